@@ -39,7 +39,7 @@ class RunJudgement:
     """Holds the findings in the history, and the measures."""
     faults: tuple[RecordedFault, ...]
     troubles: tuple[str, ...] = ()
-    """Holds the troubles that were passed to `judge_bytes`."""
+    """Lists what went wrong in the run, in words, as it was passed to `judge_bytes`."""
 
 
 def judge_bytes(
@@ -128,14 +128,15 @@ def _circumstances(
 
 
 def _unlooked(
-    history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
+    history: History, passed_over: Mapping[str, str], metrics: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return two maps from anomalies to reasons: the anomalies that were not looked for, and those whose checks saw
-    only a part of the run.
+    only a part of the run. `passed_over` maps anomalies that show outside of the history to why they were not looked
+    for.
     """
-    counted = EvidenceCounts.of(history)._replace(placed=placed_of(shaped))
+    counted = EvidenceCounts.of(history)._replace(placed=placed_of(metrics))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
-    return unlooked, ran_on_little(history.partitions, history.processes, unlooked, counted, acked_of(shaped))
+    return unlooked, ran_on_little(history.partitions, history.processes, unlooked, counted, acked_of(metrics))
 
 
 def _told(*problems: HistoryProblem | None) -> list[str]:

@@ -14,7 +14,7 @@ from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 
 LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
 EXPLAINED = (LOSS, DUPLICATE)
-"""Names the anomalies that such interruptions may explain."""
+"""Names the anomalies that an interruption of a member may explain."""
 
 
 def interruptions(history: History) -> set[tuple[str, int, int]]:
@@ -35,8 +35,8 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
 def _got_again(
     history: History, members: dict[int, set[int]], polled: list[RecordRow]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield (anomaly, process, output) of the further outputs that repeated polls explain: before the group sent the
-    n-th output of an input, n of its polls had returned the input.
+    """Yield (anomaly, process, output) of each output whose input the group polled again: before the group sent its
+    n-th output of the input, n of its polls had returned the input.
     """
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
     polls: dict[int, list[RecordRow]] = {}

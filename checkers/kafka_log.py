@@ -41,8 +41,8 @@ _NEEDED: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass
 class BrokerLogEvents:
-    """Holds the events that one broker's log reports. `loggers` holds the loggers that wrote a line; ELECTIONS counts
-    only if it reported a partition change.
+    """Holds the events that one broker's log reports. `loggers` holds the loggers that wrote a line; the logger
+    ELECTIONS is in it only if it reported a partition change.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -111,8 +111,8 @@ def zone_of(first: int, wall_ms: int) -> int:
 
 
 def drop_uncommitted_elections(reported: Sequence[BrokerLogEvents]) -> None:
-    """Remove elections that no other node has replayed, because what a controller that was cut off decides is never
-    committed. If only one node reports partition changes, its elections stay.
+    """Remove elections that no other node has replayed: a controller that was cut off may decide an election, but it is
+    never committed. If only one node reports partition changes, its elections stay.
     """
     quorum = sum(bool(said.replayed) for said in reported)
     for said in reported:

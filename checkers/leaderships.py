@@ -27,14 +27,14 @@ from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead
 EVER = (1 << 62) - 1
 """Is a time, or an offset, behind all others."""
 ANYWHERE = EVER - 1
-"""Means that an offset is not known: it is behind the start of every epoch."""
+"""Replaces an offset that is not known: it is above the start of every epoch, so any of them may explain the loss."""
 TRACE, POLLED = "trace.jsonl", "polled.jsonl"
 EPOCHS = "epochs"
 """Is the key of run.json that a cluster without traces has: it maps the name of a partition to [[epoch, start offset],
 ...], as its leader answered OffsetForLeaderEpoch when the run ended. The last entry is the leader's own epoch.
 """
 UNAWARE_NS = 60_000_000_000
-"""Is how long, in ns, a leader that only others report may have continued after its successor was seen."""
+"""Is how long, in ns, a leader may have continued after a poll showed its successor, in a cluster without traces."""
 _LEADS, _FOLLOWS, _ELECTED = "became_leader", "became_follower", "leader_elected"
 _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped", "last_line"
 _NODE = (_STARTED, _READY, _STOPPED)
@@ -62,10 +62,12 @@ class LeaderTerm(NamedTuple):
     alone: int = -1
     """Is when the terms of all earlier epochs had ended."""
     kept_until: int = -1
-    """Is when the last record was sent that this leader alone acknowledged below `cut`; -1 if there is none."""
+    """Is the latest send time of a record below `cut` that certainly this leader, and no earlier one, acknowledged; -1
+    if there is none.
+    """
     cut_since: int = EVER
-    """Is when the first record that this leader may have acknowledged at or above `cut` was acknowledged; EVER if there
-    is none.
+    """Is the earliest acknowledgement time of a record at or above `cut` that this leader may have acknowledged; EVER
+    if there is none.
     """
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
@@ -75,8 +77,8 @@ class LeaderTerm(NamedTuple):
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_without_offset(self, t0: int, t1: int) -> bool | None:
-        """Return whether a record that this leader acknowledged without an offset was at `cut` or above; None if not
-        known.
+        """Return whether a record, acknowledged by this leader without an offset, was at `cut` or above, which explains
+        its loss; None if not known. `t0` and `t1` are when it was sent and acknowledged.
 
         A leader appends in the order of its acknowledgements: a record that it acknowledged before another record was
         sent is below that other record.
@@ -98,11 +100,12 @@ class Leaderships:
     """Is True if some partition, coordinators' partitions included, had more than one leader epoch."""
 
     def cut_of(self, part: int, off: int, t0: int, t1: int) -> int:
-        """Return the offset from which on a later leader may have truncated the log of the leader that acknowledged
-        this record; EVER if the record is below every such offset.
+        """Return the lowest start offset of the later leader epochs that may have truncated this record; EVER if there
+        is none.
 
-        It is the lowest start offset of the later leader epochs that start at or below the record. All leaders count
-        that may have acknowledged the record. -1 for `off` or `t1` means that it is not known.
+        Such an epoch starts at or below the record, and is later than that of a leader that may have acknowledged the
+        record. The record has the offset `off`, was sent at `t0` and acknowledged at `t1`; -1 for `off` or `t1` if it
+        is not known.
         """
         place, done = off if off >= 0 else ANYWHERE, t1 if t1 >= 0 else EVER
         may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))
@@ -142,8 +145,8 @@ def _bounded(row: LeaderTerm, acknowledged: Iterable[RecordRow]) -> LeaderTerm:
 
 
 def last_read(finals: Iterable[PartitionFinalRead]) -> int:
-    """Return when the last final read ended, in ns: what leaders did later took nothing from it. EVER if there was no
-    final read.
+    """Return when the last final read ended, in ns; EVER if there was none. Later acts of leaders cannot have changed
+    what final reads returned.
     """
     return max((each.t1 for each in finals), default=EVER)
 
@@ -248,7 +251,8 @@ def _unreported_leaders(
 def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
     """Return whether a broker that was elected for an epoch, and reports nothing of it, may never have led in it. `own`
     holds the broker's events of the partition, and its starts and stops. `at` and `next_at` are when other brokers knew
-    of the epoch, and of the next one. If `own` has no event after `at`, `may_end` is returned.
+    of the epoch, and of the next one. `may_end` is True if the broker may have been down at the end of the run; it is
+    returned if `own` has no event after `at`.
 
     The broker may have stopped, or lost its last trace lines in a crash. It may have been starting: then it takes up
     only the newest epoch. Or it heard of epochs so late that this one was over by then.
@@ -373,8 +377,8 @@ def read(
     """Return the leaderships of a run directory, up to the last final read. Raises nothing: what cannot be read is not
     known.
 
-    `clock` is the (wall ms, monotonic ns) of the history's header, -1 if unknown. `info` is run.json. `brokers` has the
-    meaning that it has in `of_events`.
+    `clock` is the (wall ms, monotonic ns) of the history's header, -1 if unknown. `info` is run.json. `brokers` holds
+    the ids of all brokers, whose traces should be complete; empty if they are not known.
     """
     until = last_read(finals)
     try:

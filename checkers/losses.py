@@ -43,7 +43,8 @@ class LossCount:
 
     @property
     def share(self) -> str:
-        """Return the share of all acknowledged records, such as " (31 %)", to follow a word; empty if it is not known.
+        """Return the share of all acknowledged records with a space before it, such as " (31 %)"; empty if it is not
+        known.
         """
         return "" if self.acked is None else f" ({percent(self.lost, self.acked)})"
 
@@ -93,7 +94,9 @@ def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> Los
 
 
 def _ground(entry: Json) -> str:
-    """Return what permits a finding, as a clause. Verdicts of earlier versions name no cell."""
+    """Return what permits a finding, as a clause such as "acks=1 permits it". Verdicts of earlier versions do not say
+    which cell of the guarantee matrix permits it; then the clause is "the configuration permits it".
+    """
     cell = entry.get("cell")
     if not cell:
         return "the configuration permits it"

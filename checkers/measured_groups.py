@@ -108,8 +108,9 @@ def _members(
 
 
 def _over(hold: PartitionOwnership, holds: Iterable[PartitionOwnership], session_ns: int) -> int:
-    """Return when the coordinator had taken the partition away at the latest, in ns, whatever its member knew: another
-    member was assigned it, or the member's session was over.
+    """Return when an ownership had ended for the coordinator at the latest, in ns; the member may have learned of it
+    only later. It had ended when another member was assigned the partition. If the member lost it, it had also ended
+    once its session time-out had passed since its last proof of ownership (`proved`). FOREVER if neither is known.
     """
     next_one = [each.t0 for each in holds if each.part == hold.part and each.proc != hold.proc and each.t0 > hold.t0]
     over = hold.proved + session_ns if hold.how == LOST and hold.proved >= 0 and session_ns else FOREVER

@@ -2,7 +2,7 @@
 were duplicated.
 
 These measures are never findings by themselves: `eos-loss` and `eos-duplicate` are, if the configuration forbids them.
-The reference finders of both take the counts.
+The counts are taken from the reference finders of these two anomalies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Measures each producer and each transactional id by itself, for the reference engine; `squall.checkers.metrics`
 defines the measures.
 
-A partition that takes other clients' writes does not show that one producer is refused, or that one transactional id
-gets no producer id. If a producer's process ends and another one replaces it, all of them count as one producer.
+The measures of a partition do not show that one producer is refused, or that one transactional id gets no producer id,
+while other clients can still write. If a producer's process ends and another one replaces it, all of them count as one
+producer.
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """Return a predicate on responses. It is true if some client had learned, before the response was requested, that
-    the log ends beyond the response's position, and had learned it from the same leader epoch. For readers at
-    read_committed, ends are last stable offsets.
+    """Return a predicate on responses: whether, before the response was requested, some client had learned from the
+    same leader epoch of an end beyond the response's position. The end is the high watermark; for readers at
+    read_committed it is the last stable offset.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for each in reported:
@@ -245,8 +245,8 @@ Reader = tuple[int, int]
 
 
 def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
-    """Yield, for each poll, its reader and its age in latency units. The age is how long before the poll began some
-    client had first learned of an offset behind the reader's new position; 0 if no client had.
+    """Yield (reader, age) of each poll, in units of LATENCY_UNIT_NS. The age of a poll is how long, when it began, some
+    client had already known of an offset behind the reader's new position; 0 if no client had.
     """
     ends: dict[int, list[tuple[int, int]]] = {}
     for each in reported:

@@ -1,7 +1,8 @@
 """Defines what must have happened for a finding to be permitted, and the signs that show it.
 
-A configuration permits a finding if its mechanism explains the very record of the finding. Each witness carries the
-signs that speak for a mechanism (`squall.checkers.signs`).
+A mechanism is a possible cause of an anomaly, such as a power loss. A configuration permits a finding only if one of
+its mechanisms explains the very records that are affected. So each witness, which is one place in the history at which
+an anomaly shows, has its own signs of mechanisms (`squall.checkers.signs`).
 """
 
 # Configuration and class of faults alone are not enough: a program that acknowledged what it never sent was valid at
@@ -14,7 +15,9 @@ from enum import IntFlag
 
 
 class MechanismSign(IntFlag):
-    """Names what was seen of one witness that speaks for a mechanism."""
+    """Names the signs that a witness can have. Each was seen for the witness's record, its partition or the whole run,
+    and shows a mechanism, alone or with others.
+    """
 
     LATER_EPOCH = 1
     """Is set if a later leader may have truncated the witness's record: that leader's epoch starts at or below the
@@ -38,22 +41,22 @@ class MechanismSign(IntFlag):
     INTERRUPTED = 64
     """Is set if an interruption of a member explains the witness (`squall.checkers.interruptions`).
 
-    A further output has it if the group's polls had returned the input at least as often as the group made outputs of
-    it. A missing output's input has it in two cases: an output of it was sent and not acknowledged; or the input was in
-    the last poll of a member before it crashed, or before the partition was assigned anew.
+    An input with several outputs is explained if, before the group sent its n-th output, n of its polls had returned
+    the input. An input without an output is explained in two cases: an output of it was sent and not acknowledged; or
+    the input was in the last poll of a member before it crashed, or before the partition was assigned anew.
     """
     RESENT = 128
-    """Is set if the producer sent the record more than once; or if it is not known how often, because the client does
-    not report it or the send was not acknowledged, and DISTURBED is set; or if a fault delivered requests twice or out
-    of order meanwhile.
+    """Is set in three cases: the producer sent the record more than once; DISTURBED is set and the number of sends is
+    not known, because the client does not report it or the send was not acknowledged; or, while the record was under
+    way, a fault delivered requests twice or out of order.
     """
     SEVERAL_LED = 256
     """Is set if more than one leader may have led the partition while the record was under way."""
     SYNC_FAILED = 512
     """Is set if POWER_LOST is set, and an fsync had failed on that node before."""
     UNPLACED = 1024
-    """Is set if the record was acknowledged without an offset, a later leader epoch would explain its loss if the
-    offset was high enough, and no other record's offset shows whether it was.
+    """Is set if the record was acknowledged without an offset, and the offsets of other records do not show whether it
+    was at or above the start of a later leader epoch. If it was, that epoch explains its loss.
     """
 
 
@@ -75,8 +78,9 @@ class AnomalyMechanism:
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: MechanismSign) -> int:
-        """Return how near to the witness the signs are that show the mechanism: 0 if they are signs of the witness
-        itself, 1 if they are of its partition or of the time in which it was under way, 2 if they are of the whole run.
+        """Return how close to the witness the mechanism was seen: 0 if each of its conditions has a sign of the
+        witness's own record, 1 if a condition has only signs of the partition or of the time in which the record was
+        under way, 2 if a condition has only signs of the whole run.
         """
         return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
@@ -94,9 +98,11 @@ OF_WITNESS = (
 )
 """Combines the signs that were seen of the witness's own record, not only of its partition or run."""
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
-"""Combines the signs that can be excluded only if the leader epochs are known."""
+"""Combines the signs that are derived from leader epochs: if the epochs are not known, such a sign may be missing."""
 BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED
-"""Combines the signs that can be excluded only if each power loss says which records it lost."""
+"""Combines the signs that are derived from the records that power losses removed: if a power loss does not report
+these, such a sign may be missing.
+"""
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
 _FAULTS = "nemesis.jsonl"

@@ -1,4 +1,6 @@
-"""Counts what each group did, because the checks of groups need a whole run's activity to show something."""
+"""Counts what each group did in a run. Some checks of groups can find nothing if the groups did too little; the verdict
+then says so.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class MemberActivity(NamedTuple):
-    """Counts what one process did that ever owned a partition."""
+    """Counts what one process did. Only processes that ever owned a partition have a count."""
 
     proc: int
     polls: int
@@ -52,7 +54,7 @@ class GroupActivityCounter:
     acked: dict[int, int] = field(default_factory=dict)
     """Maps each partition to the number of sends that were acknowledged so far."""
     owns: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Maps each (partition, process) that owns it to the value of `acked` when the partition was assigned."""
+    """Maps (partition, its present owner) to the value of `acked` when the partition was assigned to that owner."""
 
     def assigned(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
         """Count the assignment of a partition to a member. `resumes` is True if the member begins at the committed

@@ -38,7 +38,7 @@ RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
 """Lists the requests of an administrator after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 HALT = "halt"
-"""Is the value of `what` for a member that pauses together with its heartbeats."""
+"""Is the value of `what` in the event of a pause (`still`) that stops the member's heartbeats, too."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
@@ -81,8 +81,8 @@ class _OpenOwnership:
 _AssignmentsByGeneration = dict[int, dict[int, int]]
 """Maps each generation to the partitions that it assigns to a process, and when the process first learned of each."""
 _CommitInFlight = tuple[list[tuple[int, _OpenOwnership]], _AssignmentsByGeneration]
-"""Is what a commit may prove: the sender's ownerships by partition, and the assignments that the sender knew when it
-sent the commit.
+"""Is a commit under way: (partition, ownership) of all that its acknowledgement would confirm, and the assignments that
+the sender knew when it sent the commit.
 """
 
 
@@ -118,7 +118,7 @@ class GroupTableBuilder:
         self._heard: dict[tuple[int, int], int] = {}
         """Maps process and group to when the process last learned of a generation, in ns."""
         self._sent: dict[int, _CommitInFlight] = {}
-        """Maps the operation id of each commit under way to the ownerships that its acknowledgement may prove."""
+        """Maps the operation id of each unanswered commit to the ownerships that its acknowledgement would confirm."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -146,8 +146,8 @@ class GroupTableBuilder:
         return found
 
     def _sends(self, op: int, proc: int, group: int) -> None:
-        """Record that a member sends a commit. Once it is acknowledged, however late, it proves the ownerships that the
-        member has now.
+        """Record that a member sends a commit. If the coordinator acknowledges it, however late, that proves that it
+        took the member for the owner of the partitions that the member owns now.
         """
         held = [(part, hold) for (holder, part), hold in self._holds.items() if holder == proc and hold.group == group]
         for _, hold in held:
@@ -206,7 +206,7 @@ class GroupTableBuilder:
             self._history.commits.append(row)
 
     def sent(self, op: int, line: Mapping[str, Any], process: ClientProcess) -> None:
-        """Record the begin of a send; a send that names its input is an output."""
+        """Record that a send begins. If its line has an input in `src`, the sent record is an output of that input."""
         if "src" in line:
             group = self._name(str(process.settings.get("group", "")))
             row = (op, process.proc, group, line["part"], line["v"], int64(line["src"]))
@@ -248,7 +248,7 @@ class GroupTableBuilder:
         """Record that a member learned what a generation assigns to it."""
         parts = self._known(line["parts"])
         self._history.grants.append((t, proc, group, gen, len(parts)))
-        anew = self._may_be_anew(proc, group, t, line)
+        anew = self._session_may_have_expired(proc, group, t, line)
         if anew:
             self._told[proc, group] = {}
         reported = self._told.setdefault((proc, group), {}).setdefault(gen, {})
@@ -260,10 +260,11 @@ class GroupTableBuilder:
                 hold.last_gen, hold.told = gen, t
         self._heard[proc, group] = t
 
-    def _may_be_anew(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
-        """Return whether the member's session may have expired since it last heard from the coordinator. If so, the
-        group may have become empty, and its next generations may have the numbers of earlier ones. A member reports in
-        `beat` when it last heard from the coordinator; without that field nothing is known, and False is returned.
+    def _session_may_have_expired(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
+        """Return whether the member's session may have expired by `t`, because it had not heard from the coordinator
+        for so long. If so, the group may have become empty, and its next generations may have the numbers of earlier
+        ones. `line` reports in `beat` when the member last heard from the coordinator; without that field nothing is
+        known, and False is returned.
         """
         heard = max(int64(line.get("beat", -1)), self._heard.get((proc, group), -1))
         return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard
@@ -275,7 +276,7 @@ class GroupTableBuilder:
                 self._ended(t, proc, part, GONE[how], -1)
 
     def finish(self) -> None:
-        """End the history: ownerships that are open last to its end."""
+        """End the history. An ownership that has not ended lasts until its end."""
         for proc, part in list(self._holds):
             self._ended(-1, proc, part, HELD, -1)
 
@@ -290,7 +291,9 @@ class GroupTableBuilder:
             self._write(proc, part, hold)
 
     def _write(self, proc: int, part: int, hold: _OpenOwnership) -> None:
-        """Write an ownership to its table, once it is over and all commits that may prove more of it are answered."""
+        """Write an ownership to its table, once it has ended and all its commits are answered: each answer may still
+        change when the ownership was last confirmed (`proved`).
+        """
         if hold.over is None or hold.under_way:
             return
         t1, how = hold.over

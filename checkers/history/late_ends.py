@@ -4,8 +4,8 @@ A client that gets no response to an EndTxn, because its request time-out passes
 request again. The first request may reach the coordinator after the second one. If the producer then writes its next
 transaction with the same epoch (V1), the coordinator applies the late request to that transaction: KAFKA-17754.
 
-Our own client reports how many of its requests were never answered. Client libraries do not, so their transactions
-count whose end took the whole request time-out.
+Our own client reports how many of its requests were never answered. Client libraries do not. For them, a request counts
+as unanswered if the end of the transaction took at least the request time-out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class LateEndTxnTracker:
         """Maps each process to (epoch, requested end) of each transaction with an unanswered EndTxn request."""
 
     def ended(self, process: ClientProcess, epoch: int, how: int, times: tuple[int, int], unanswered: int) -> None:
-        """Record that a transaction of this process is over. `times` are when its end was requested and answered, in
-        ns, as `Txn.te` and `Txn.t1`. `unanswered` is the number of requests for its end that were never answered.
+        """Record that a transaction of this process is over. `how` is the end that its client requested, as `Txn.how`.
+        `times` are when the end was requested and answered, in ns, as `Txn.te` and `Txn.t1`. `unanswered` is the number
+        of requests for the end that were never answered.
         """
         asked, answered = times
         timeout_ns = process.request_timeout_ns

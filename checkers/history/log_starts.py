@@ -13,13 +13,13 @@ from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProc
 def add_log_start(
     reported: IntegerTable, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess
 ) -> None:
-    """Add the log start that a completed operation shows, if it shows one, to the table `told`. Raises ValueError for a
-    malformed number.
+    """Add a row to `reported`, the history's table of ReportedBounds, if the completed operation shows a log start.
+    Raises ValueError for a malformed number.
 
-    For a listing, the row's leader epoch is the one in which the broker led when it answered (`led`); -1 in older
-    histories, which do not have it. For a deletion, `led` is the epoch that was known just before. The deletion was
-    done in that epoch for certain only if a later response has the same epoch, and only such responses are compared
-    with it.
+    The row's leader epoch is the completion's `led`; -1 in older histories, which do not have it. For a listing it is
+    the epoch of the leader that answered. For a deletion it is the last epoch that was known before. The deletion was
+    certainly done in that epoch if a later response has the same epoch; so a deletion is compared only with such
+    responses.
     """
     f, st = invoked["f"], line["st"]
     if f == "list_offsets" and invoked.get("which") == "earliest":

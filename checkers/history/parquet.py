@@ -193,7 +193,8 @@ def write_small(folder: Path, history: History, faults: Sequence[RecordedFault])
 
 
 def read_small(folder: Path, history: History) -> list[RecordedFault]:
-    """Fill `history` with the tables that `write_small` wrote and with its holds, which are few, and return the faults.
+    """Fill `history` with the tables that `write_small` wrote and with the ownerships (`holds`), which are few. Return
+    the faults.
     """
     history.finals = list(_read(folder / "finals.parquet", PartitionFinalRead).rows())
     history.partitions = [
@@ -211,7 +212,7 @@ def read_small(folder: Path, history: History) -> list[RecordedFault]:
 
 
 def read_large(folder: Path, history: History) -> None:
-    """Fill `history` with its large tables, except for `holds`."""
+    """Fill `history` with its large tables, except for the ownerships (`holds`), which `read_small` reads."""
     history.records = _read(folder / "records.parquet", RecordRow)
     history.told = _read(folder / "told.parquet", ReportedBounds)
     history.ops = _read(folder / "ops.parquet", OperationRow)

@@ -1,9 +1,9 @@
 """Parses history.jsonl, line by line, into tables, and joins each completion with its invocation.
 
-A history may end anywhere, because the harness may be killed anywhere: a prefix of a history is a history in which the
-operations under way have no completion. So reading stops at the first line that cannot be understood, and the lines
-before it count; an anomaly that a prefix proves is proven for the whole history. A damaged history proves nothing: its
-last line holds a CRC-32 of the bytes before it, and if lines contradict each other, either may be wrong.
+If the harness is killed, its history may end anywhere. Such a prefix is a history, too: operations under way have no
+completion, and an anomaly that the prefix proves is proven for the whole run. So parsing stops at the first line that
+cannot be understood. If that line is no JSON, the lines before it count. If it contradicts them, or the CRC-32 in the
+last line does not match them, any line may be wrong, and they prove nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MalformedLine(ValueError):
 
 class HistoryParser:
     """Parses lines that are passed to `feed`, until `finish` is called. `drain` is called when tables have grown large,
-    and must empty them. `apart` and `skew_ms` are as in `squall.checkers.nemesis_log`.
+    and must empty them. `apart` and `skew_ms` are the results of these functions in `squall.checkers.nemesis_log`.
     """
 
     def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:
@@ -342,7 +342,9 @@ class HistoryParser:
             self._positions.forget(proc)
 
     def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:
-        """Add the records of one partition of one poll, and return the highest offset."""
+        """Add the records of one partition of one poll, and return the highest offset. `head` and `tail` are the values
+        of `RecordRow` before `idx` and after `val`; `idx` is that of the first record.
+        """
         _, _, proc, part, op = head
         add, highest = self.history.records.data.extend, -1
         before, op_before = self._positions.last_read(proc, part)
@@ -364,9 +366,7 @@ class HistoryParser:
         return highest
 
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
-        """Record a listed offset: the latest offset is a high watermark, and `lso`, at read_committed, a last stable
-        offset.
-        """
+        """Record the answer to a `list_offsets`: to `latest` a high watermark, to `lso` a last stable offset."""
         which = invoked.get("which", "latest")
         if line["st"] != OK:
             return
@@ -399,7 +399,7 @@ class HistoryParser:
             self._partitions[part].transactional = True
 
     def _transacted(self, op: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
-        """Record that a transaction, or the history, has ended."""
+        """Record the end of a transaction. If the history ended before it, `line` has status INFO and time -1."""
         how, asked = self._ends_asked.pop(op, (NOT_ENDED, -1))
         reported = HOW[line.get("how", "none")]
         if line["t"] != -1 and reported not in (how, NOT_ENDED):

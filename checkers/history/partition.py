@@ -35,8 +35,8 @@ class ObservedPartition:
     transactional: bool = False
     """Is True if transactions wrote to the partition."""
     requested_to: int = 0
-    """Is the offset below which DeleteRecords was requested. ANY if it was requested up to the end, or if the retention
-    was shortened by request to a value that the history does not have.
+    """Is the offset below which an administrator requested removal (DeleteRecords). ANY if removal was requested up to
+    the log's end, or if an administrator shortened retention.ms and the history does not say to what.
     """
     expired_to: int = 0
     """Is the offset below which retention could have removed records when the log was first seen to begin behind them.
@@ -46,7 +46,9 @@ class ObservedPartition:
     not.
     """
     added: bool = False
-    """Is True if the partition was added while the load ran: then only an administrator's requests concern it."""
+    """Is True if the partition was added while the load ran: clients need not have used it, and its settings need not
+    be the plan's.
+    """
     deleted: bool = False
     """Is True if the topic was deleted by request, at `deleted_t`: then the partition cannot be read any more, and
     keeps nothing.
@@ -70,8 +72,8 @@ class ObservedPartition:
     are complete.
     """
     last_round: int = 0
-    """Is the last round with a complete final read at read_uncommitted, 0 if none: it must have the records of earlier
-    rounds.
+    """Is the last round of final reads with a complete read at read_uncommitted, 0 if none. It must have every record
+    that an earlier round returned.
     """
     last_committed_round: int = 0
     """Is the last round with a complete final read at read_committed; 0 if there is none."""

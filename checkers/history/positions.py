@@ -53,8 +53,8 @@ class ReaderPositionTracker:
             self._last_read[proc, part] = last_read
 
     def log_starts_at(self, proc: int, part: int, log_start: int) -> None:
-        """Record that the log begins at `log_start` now. A reader whose position was below that was moved, and skipped
-        nothing.
+        """Record that the log now begins at `log_start`. If the reader's position was lower, the records in between
+        were removed: the reader did not skip them, and its next read does not follow its last one.
         """
         if log_start > self._position.get((proc, part), log_start):
             self.forget_one(proc, part)
@@ -79,23 +79,30 @@ class LastSeenWatermarks:
     """Holds the high watermark and last stable offset that each client last saw, by partition and leader epoch.
 
     A new leader may know lower offsets than the old leader, so a response of an unknown epoch is compared with nothing.
-    Fetches of a partition follow each other, and so do ListOffsets requests. A ListOffsets request also follows every
-    fetch that was answered before it was sent. But a fetch may have been sent before the last ListOffsets request; the
-    fetch after it was not, because a client has one fetch at a time under way to a leader. A new leader returns no
-    latest offset, of either isolation level, before it is at least what its predecessors returned (KIP-207).
+    Within an epoch, a response is compared only with responses that came before its request was sent:
+
+    - A client sends the Fetch requests for a partition one after the other, and so its ListOffsets requests.
+    - A ListOffsets request is sent after every fetch that was answered before it.
+    - A client has one fetch at a time under way to a leader, so a fetch is sent after the one before it was answered.
+      It is compared with the ListOffsets responses that came before that answer, and not with later ones.
+
+    A ListOffsets response is also compared with earlier epochs: a new leader returns no latest offset, of either
+    isolation level, before it is at least what its predecessors returned (KIP-207).
     """
 
     def __init__(self) -> None:
         self._fetched: dict[tuple[int, int, int], Bounds] = {}
         self._listed: dict[tuple[int, int, int], Bounds] = {}
         self._settled: dict[tuple[int, int, int], Bounds] = {}
-        """Holds what ListOffsets had returned by the time of the last fetch."""
+        """Maps (process, partition, leader epoch) to the bounds that ListOffsets had returned when the last Fetch
+        response came.
+        """
         self._highest: dict[tuple[int, int], dict[int, Bounds]] = {}
         """Maps (process, partition) to the highest bounds of each leader epoch."""
 
     def fetched(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Record the bounds in a Fetch response, and return the bounds below which they must not be. `client` is
-        process, partition and leader epoch.
+        """Record the bounds in a Fetch response. Return the least bounds that a correct response has: those that the
+        client had seen before. `client` is process, partition and leader epoch.
         """
         if client[2] < 0:
             return UNKNOWN
@@ -107,7 +114,9 @@ class LastSeenWatermarks:
         return max(before[0], settled[0]), max(before[1], settled[1])
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Record the bounds in a ListOffsets response, and return the bounds below which they must not be."""
+        """Record the bounds in a ListOffsets response. Return the least bounds that a correct response has, as in
+        `fetched`.
+        """
         if client[2] < 0:
             return UNKNOWN
         fetched, before = self._fetched.get(client, UNKNOWN), self._listed.get(client, UNKNOWN)
@@ -148,12 +157,12 @@ class _FinalReadProgress:
 def passages(
     stood: int, pairs: Sequence[Sequence[int]], partition: ObservedPartition, position: int, log_start: int
 ) -> list[tuple[int, int]]:
-    """Return (from, to) of each stretch of offsets over which a poll moved its reader without returning a record:
-    before the poll's first record, and behind its last one. If the poll returned no record, return its whole move;
-    `from` is -1 if it did not move.
+    """Return (from, to) of each stretch of offsets over which a poll moved its reader without returning a record. With
+    records there are at most two: before the first record and behind the last one. Without records there is always one,
+    the whole move; its `from` is -1 if the reader did not move.
 
     `stood` is the reader's position before the poll; -1 if an earlier record of the reader already shows where it was.
-    `position` is its position after the poll.
+    `pairs` holds (offset, value) of each record. `position` is the reader's position after the poll.
     """
     if not pairs:
         return [(_moved_from(stood, partition, position, log_start), position)]
@@ -197,7 +206,9 @@ class FinalReadTracker:
                 reading.log_start = log_start
 
     def ended(self, proc: int, ends: Mapping[int, int]) -> None:
-        """Record that the final reader reached these ends, which it knew since it began."""
+        """Record that the final reader read each of these partitions up to its end offset, which it had requested when
+        it began.
+        """
         for part, end in ends.items():
             reading = self._readings.get((proc, part))
             if reading is not None:

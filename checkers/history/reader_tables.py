@@ -1,4 +1,5 @@
-"""Defines the tables of responses to readers other than records and watermarks.
+"""Defines the tables of what readers learned besides records and watermarks: that a position is invalid, and the offset
+of a time.
 
 As in `squall.checkers.history.tables`, all values are integers, times are ns of the run's clock, and -1 means "not
 known".
@@ -31,8 +32,8 @@ class TimeLookup(NamedTuple):
     proc: int
     part: int
     known: int
-    """Is the lowest offset of a record, not earlier than the time, that the reader had got from the leader epoch that
-    answered.
+    """Is the lowest offset that the answer must not pass over: the reader had got a record there, from the same leader
+    epoch, with the requested timestamp or a later one.
     """
     off: int
     """Is the answer; -1 if no record is so late."""

@@ -1,17 +1,18 @@
 """Tracks what retention could have removed from the beginning of a log, by the settings in force and the ages of
 records.
 
-Kafka removes whole segments from the beginning of a log: by time once a segment's largest timestamp is older than
-retention.ms, and by size while the rest still has retention.bytes (Kafka documentation, topic configs;
-`UnifiedLog.deleteOldSegments`). So a record that is too young keeps its own segment and all that follow: what time
-could have removed ends before the first such record. Histories do not show where segments begin, so older records of
-its segment count as removable. What size could have removed ends at the offset from which on all records, each at its
-largest, take less than retention.bytes. Only idempotent producers append a record once: after others, size could have
-removed everything.
+Kafka removes whole segments from the beginning of a log (Kafka documentation, topic configs;
+`UnifiedLog.deleteOldSegments`): by time once a segment's largest timestamp is older than retention.ms, and by size
+while the rest still has retention.bytes. Histories do not show where segments begin.
 
-Ages are by the harness's clock, from a record's timestamp until the log was first reported to begin behind the record.
-The timestamp is the record's own with CreateTime and the broker's with LogAppendTime; if the answer to its send has
-none, it is when the record was sent.
+- By time, a record that is too young keeps its own segment and all later ones. So everything before the first such
+  record counts as removable, older records of its segment included.
+- By size, the newest records that could fill retention.bytes are kept, each taken at its largest. Everything before
+  them counts as removable. If a producer is not idempotent, it may append a record several times; then all count.
+
+A record's age is the time, by the harness's clock, from its timestamp until the log was first reported to begin behind
+it. With CreateTime the timestamp is the record's own, with LogAppendTime the broker's. If the response to the send has
+no timestamp, the time of the send is taken.
 """
 
 from __future__ import annotations
@@ -26,19 +27,22 @@ from squall.checkers.history.tables import ClientProcess, int64
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
-"""Is by how much a broker's clock may differ from the harness's, in ms, beside a hundredth of retention.ms."""
+"""Is by how many ms a broker's clock may differ from the harness's without a clock fault. The margin for retention by
+time also has a hundredth of retention.ms.
+"""
 STOP_MS = 30_000
 """Is how long after the end of the history, in ms, brokers may still run and remove segments."""
 OVERHEAD_BYTES = 256
 """Is how many bytes a record takes at most beside its value: key, headers, and its share of its batch and of markers.
 """
 SLOT_MS = 100
-"""Is the resolution of ages, in ms."""
+"""Is the width of a slot of time, in ms: timestamps in one slot count as equal."""
 
 
 class PartitionRetentionTracker:
-    """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms` is the wall clock when the run
-    began; `skew_ms` is as in `squall.checkers.nemesis_log.skew_ms`.
+    """Tracks what retention could have removed from one partition, and sets the partition's `expired_to` and
+    `expirable_to`. `began_ms` is the wall clock when the run began. `skew_ms` is by how many ms brokers' clocks may
+    have been off (`squall.checkers.nemesis_log.skew_ms`).
     """
 
     def __init__(self, partition: ObservedPartition, began_ms: int, skew_ms: int) -> None:
@@ -102,7 +106,9 @@ class PartitionRetentionTracker:
         self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:
-        """End the history; records that were acknowledged late now count, too."""
+        """End the history, and compute both limits from all records: an acknowledgement may have come only after a
+        response that reported a later log start.
+        """
         expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
         self.partition.expired_to = max(expired, default=0)
         self.partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
@@ -146,7 +152,9 @@ class PartitionRetentionTracker:
 
 
 class RetentionTracker:
-    """Follows all partitions of a history. `skew_ms` is as in `PartitionRetentionTracker`."""
+    """Tracks what retention could have removed from each partition of a history. `skew_ms` is by how many ms brokers'
+    clocks may have been off (`squall.checkers.nemesis_log.skew_ms`).
+    """
 
     def __init__(self, skew_ms: int) -> None:
         self._skew_ms, self._wall_ms, self._mono_ns = skew_ms, 0, 0
@@ -199,10 +207,10 @@ class RetentionTracker:
 
     def appended(self, invoked: Mapping[str, Any], off: int, stamp_ms: int, client: str) -> None:
         """Record that the record of this send was acknowledged at `off`. `stamp_ms` is its timestamp in the response;
-        -1 if it has none.
+        -1 if it has none. `client` is the `ClientProcess.client` of its producer.
 
-        Only programs under test give their records timestamps of the past, so earlier timestamps of other clients are
-        not believed.
+        Only a program under test (PROGRAM) gives its records timestamps of the past. For other clients, a timestamp
+        counts as no earlier than the send, less what clocks may differ.
         """
         sent_ms = self._wall(invoked["t"])
         if client != PROGRAM:

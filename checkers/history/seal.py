@@ -17,16 +17,20 @@ from squall.checkers.history.tables import History, HistoryProblem, int64
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
-"""Lists keys of run.json by which a version is recognised that also ends the history with a sealed last line."""
+"""Lists keys that only later versions write into run.json. These versions also write a last line with a checksum."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
 SEALED_KEYS = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
 """Lists the keys of run.json on which the verdict depends. Their values do not change once the history is closed."""
 UNSEALED = ("operations",)
-"""Lists keys of a plan that `plan_seal` leaves out: the load as it was drawn, by which nothing is judged."""
+"""Lists keys of a plan that `plan_seal` leaves out: the list of operations that was drawn from the plan. The verdict
+does not depend on it.
+"""
 
 
 def seals_of(seals: Any) -> dict[str, int]:
-    """Return the CRC-32 that a line holds for each other file."""
+    """Return the CRC-32 of each file that a line of the history seals, by file name. Raises ValueError if one is no
+    integer.
+    """
     return {str(name): int64(crc) for name, crc in seals.items()}
 
 
@@ -48,8 +52,8 @@ def value_seal(value: Any) -> int:
 
 
 def declared_seal(before: int, line: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of all lines that declare partitions or topic settings so far. `before` is that of the earlier
-    lines, `line` is the next one.
+    """Return the CRC-32 of all lines so far that declare partitions or topic settings. `line` is the last of them, and
+    `before` is the CRC-32 of the lines before it.
     """
     return _of([before, line])
 
@@ -99,9 +103,9 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | N
     """Return a problem if a history that must have a last line lacks it: then the history was changed after it was
     recorded, and its other lines cannot be trusted. Return None if the line is there, or need not be.
 
-    The line must be there in two cases: the header says that it will be written, and run.json says that the run ended
-    in order; or the header does not say so although run.json is of a version whose header does. `info` is run.json, as
-    far as it could be read.
+    The line must be there in two cases. The header announces it, and run.json says that the run ended in order. Or the
+    header does not announce it although run.json has a key of LATER: versions that write such a key always announce it.
+    `info` is run.json, as far as it could be read.
     """
     later = [key for key in LATER if key in info]
     in_order = "ended_ns" in info and not info.get("trouble") and not info.get("stopped")
@@ -115,7 +119,7 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | N
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:
-    """Return what a verdict says about the end of a history."""
+    """Return what a verdict says about the end of a history. `ends` and `torn_bytes` are those of `History`."""
     found = [] if ends else [NOTE]
     if torn_bytes:
         found.append(f"{FILE} ends in an unfinished line of {torn_bytes} bytes, which was left out")
@@ -150,8 +154,9 @@ def stamp(path: Path) -> dict[str, int] | None:
 
 
 def not_judged(run_dir: Path, verdict: Mapping[str, Any]) -> str:
-    """Return a sentence, without its full stop, if the history is not the one that `verdict` (verdict.json) judged.
-    Empty if it is, or if an early version judged it, which kept no stamp.
+    """Return a sentence, without its full stop, if history.jsonl was changed or removed after `verdict` (verdict.json)
+    was made; else an empty text. It is also empty for a verdict of an early version, which has no checksum of the
+    history.
     """
     judged = verdict.get(JUDGED)
     if not isinstance(judged, dict):

@@ -33,8 +33,9 @@ last stable offset that was requested, LISTED_START an earliest offset; DELETED 
 were deleted by request.
 """
 TRUNCATED, OUT_OF_RANGE = 0, 1
-"""Are the values of InvalidatedPosition.kind. The leader's log ends the epoch of the reader's last record before the
-reader's position (LOG_TRUNCATED); or the log does not reach to that position (OFFSET_OUT_OF_RANGE).
+"""Are the values of InvalidatedPosition.kind. TRUNCATED (LOG_TRUNCATED): the leader's log has the epoch of the reader's
+last record, but that epoch ends there before the reader's position. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE): the position is
+outside of the leader's log.
 """
 OK, FAIL, INFO = 0, 1, 2
 """Are the final statuses of an operation: done; definitely not done; may have been done. An operation without a
@@ -47,8 +48,9 @@ NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 PRODUCER = "producer"
 """Is the ClientProcess.role of processes that write."""
 LATE_END = "late end"
-"""Is the evidence that an EndTxn of an earlier transaction with the same producer id and epoch may have ended this
-transaction, KAFKA-17754. It is never the evidence with transactions V2, because each transaction has its own epoch.
+"""Is the `Witness.evidence` of an anomaly that a late EndTxn may have caused: it was sent for an earlier transaction
+with the same producer id and epoch, and may have ended this transaction (KAFKA-17754). It never occurs with
+transactions V2, because each transaction has its own epoch.
 """
 
 
@@ -74,14 +76,16 @@ class RecordRow(NamedTuple):
     t1: int
     """Is when the result of a send came (-1: never), or when the call of a poll returned."""
     final: int
-    """Is the round of a final read; 0 for other operations."""
+    """Is the number, from 1, of the round of final reads that returned the record; 0 if it came from another operation.
+    In each round fresh readers read everything.
+    """
     seg: int
     """Counts how often the reader's position in this partition became unknown: reads with the same `seg` follow each
     other.
     """
     before: int
-    """Is the offset of the record that this reader got before, in the same `seg`; -1 if this is the first. For an empty
-    stretch over which the reader was moved, it is the stretch's begin.
+    """Is the offset of the previous record that this reader got with the same `seg`; -1 if there is none. For an
+    EMPTY_POLL it is the first offset of the stretch; -1 if the reader did not move.
     """
     inside: int
     """Is 1 if the record before came from the same poll, else 0."""
@@ -102,7 +106,7 @@ class ReportedBounds(NamedTuple):
     proc: int
     op: int
     idx: int
-    """Is the index in the operation's response."""
+    """Is the index in the operation's response, which has an entry for each partition."""
     st: int
     iso: int
     final: int
@@ -118,9 +122,8 @@ class ReportedBounds(NamedTuple):
     """Is the highest offset among the records of this response; -1 if it had none."""
     hw_before: int
     lso_before: int
-    """Is the last stable offset below which `lso` must not be, as `hw_before` is for `hw`: what the client had seen
-    before in the same leader epoch, and for a latest offset in earlier epochs too (KIP-207); -1 if there is none to
-    compare with.
+    """Is the least value that `lso` may have: what the client had seen before in the same leader epoch; for a latest
+    offset also what it had seen in earlier epochs (KIP-207). -1 if it had seen none. `hw_before` is the same for `hw`.
     """
     t0: int
     t1: int
@@ -153,7 +156,7 @@ class Txn(NamedTuple):
     because it was not answered and its client sent it again. See `LATE_END`.
     """
     late_abort: int
-    """Is 1 if an abort request of such an earlier transaction may arrive only now."""
+    """Is 1 if an abort request of an earlier transaction may arrive only now, as `late_commit` for a commit request."""
     unanswered: int
     """Counts requests for its end that were sent and never answered; -1 if its client does not report it."""
 

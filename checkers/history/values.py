@@ -5,7 +5,9 @@ from __future__ import annotations
 SEQUENCE_BITS = 40
 """Is the number of bits of a sequence: a trillion records of each of 8 million processes fit an int64."""
 LIMIT = 1 << 23
-"""Is the limit of process and partition ids: a value has 23 bits for its process."""
+"""Is the number of process ids, which begin at 0: a value has 23 bits for its process. Partition ids have the same
+limit.
+"""
 AFTER_HEALING = "after_healing"
 """Is the key in a producer's settings that marks a producer of the harness, not of the workload: the harness wrote with
 it after healing.

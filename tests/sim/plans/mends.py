@@ -256,7 +256,7 @@ def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
     """Let a member's assignment count for ever, even if a later generation has the same number."""
-    undone.setattr(GroupTableBuilder, "_may_be_anew", lambda *_: False)
+    undone.setattr(GroupTableBuilder, "_session_may_have_expired", lambda *_: False)
 
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
