@@ -202,6 +202,9 @@ class PartitionChecks:
         copy.compare(ledger)
 
     def _committed(self, known: PartitionModel, node: int, batch: BatchIdentity) -> None:
+        if batch.base > known.ledger.end and node in known.cluster.damaged:
+            # A damaged disk took a whole segment, and its broker leads: sequences are missing with those offsets.
+            known.producers.clear()
         known.ledger.add(batch)
         if batch.producer_id < 0:
             return

@@ -10,7 +10,7 @@ from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.models import FOLLOWER, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.partition_checks import PartitionChecks
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
-from tests.support.clusters.known_partitions import decision, known, run, view
+from tests.support.clusters.known_partitions import decision, known, run, sent, view
 
 
 def judge() -> PartitionChecks:
@@ -103,3 +103,16 @@ def test_of_a_deleted_topic_nothing_is_asked_but_what_is_committed_is_known(dele
     assert partition.ledger.end == 6
     assert ("strong-isr" in found and "acknowledged-is-replicated" in found) is not deleted
     assert bool(found) is not deleted
+
+
+@pytest.mark.parametrize(("damaged", "found"), [(True, []), (False, ["producer-sequences"])])
+def test_sequences_may_be_missing_with_a_segment_that_damage_took(damaged: bool, found: list[str]) -> None:
+    """Swarm seed 90033: the only replica lost the file of a closed segment, and leads without it."""
+    broken: list[str] = []
+    partition = known(0, copies={1: 0}, promise=TopicGuarantees())
+    if damaged:
+        partition.cluster.damaged.add(1)
+    checks = PartitionChecks(lambda invariant, *_: broken.append(invariant.name))
+    for offset, sequence in ((0, 0), (4, 4)):
+        checks._committed(partition, 1, sent(sequence)._replace(base=offset, end=offset + 1))
+    assert broken == found
