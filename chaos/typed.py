@@ -20,9 +20,9 @@ def absolute_command(*words: str | Path) -> str:
     return shlex.join([str(PROGRAM), *(word for word in given if word)])
 
 
-def here(line: str) -> str:
-    """Return a command that `absolute_command` made, with paths relative to the current folder. Other lines are
-    unchanged.
+def shortened(line: str) -> str:
+    """Return a shell command with absolute paths below the current folder made relative, and the installed program as
+    `squall` if it is on PATH. A line that a shell could not split is returned unchanged.
     """
     try:
         return shlex.join(map(_short, shlex.split(line)))
@@ -31,18 +31,18 @@ def here(line: str) -> str:
 
 
 def typed(*words: str | Path) -> str:
-    """Return a command as the user would type it in the current folder: `absolute_command`, shortened by `here`."""
-    return here(absolute_command(*words))
+    """Return a command as the user would type it in the current folder: `absolute_command`, then `shortened`."""
+    return shortened(absolute_command(*words))
 
 
 def place(path: str | Path) -> str:
     """Return a path as the user would type it in the current folder, in quotes if a shell needs them."""
-    return here(shlex.quote(str(path)))
+    return shortened(shlex.quote(str(path)))
 
 
 def script(name: str) -> str:
     """Return a program of this checkout as the user would type it in the current folder."""
-    return here(shlex.quote(str(PROGRAM.parent / name)))
+    return shortened(shlex.quote(str(PROGRAM.parent / name)))
 
 
 def _short(word: str) -> str:

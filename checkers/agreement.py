@@ -73,8 +73,8 @@ def disagreements(
     faults: Sequence[RecordedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
-    """Return the contradictions between the files of a run that `edited` does not find, a sentence each. `info` is
-    `RunFacts.info`; `metrics` has the form that `metrics.shape` returns.
+    """Return a sentence for each contradiction between the files of a run, except those that `edited` finds. `info` is
+    `RunFacts.info`; `metrics` is the content of metrics.json.
     """
     found = [*_landings(info, faults)]
     if history.problem is None:
@@ -159,10 +159,11 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
 
 def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
     """Yield a sentence for each partition that took no write after healing, although run.json says that all partitions
-    took one.
+    took one. `metrics` is the content of metrics.json.
 
-    `named` is False for runs of early versions. Their histories do not say which producers wrote after healing, and
-    these producers left out the partitions that faults had added.
+    `named` is False for runs of early versions. Their histories may not mark the producers that wrote after healing;
+    then nothing is compared. These producers did not write to partitions that faults had added, so such partitions are
+    left out.
     """
     said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
     if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):

@@ -68,8 +68,8 @@ def facts_of_run(
     """Return what the findings of a run are judged by: the circumstances that may explain them, and the plan's limits
     on time without progress.
 
-    The limits are empty if the plan cannot be read; the verdict then reports that. `outputs` has the meaning that it
-    has in `signs.circumstances_of`.
+    The limits are empty if the plan cannot be read; the verdict then reports that. `outputs` is True if group members
+    made output records of their inputs.
     """
     try:
         plan = read_plan(run_dir)
@@ -97,7 +97,7 @@ def of_measures(
     context: MeasurementContext,
     limits: StuckLimits,
 ) -> list[Finding]:
-    """Return the findings that follow from the measures alone.
+    """Return the findings that follow from the measures, such as gaps without an acknowledgement; no finder is needed.
 
     A foreign client (a client library or a program under test) that makes no progress may have stopped by itself. Only
     clients that the harness starts after the last fault can show that the cluster was fine meanwhile. So the gaps
@@ -119,7 +119,7 @@ def find_in_run(run_dir: Path) -> History:
     """Write the findings of the reference engine into a run directory, as `Analysis.write` does, and return the
     history.
 
-    Tables that an earlier analysis converted from the lines are removed; a report page converts the lines again.
+    Parquet tables of an earlier conversion are removed. A report page that needs them converts history.jsonl again.
     """
     remove(run_dir)
     shutil.rmtree(run_dir / FOLDER, ignore_errors=True)

@@ -58,7 +58,9 @@ def _with(finding: Finding, evidence: str) -> Finding:
 
 
 def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProcess]) -> str:
-    """Return the name of the client that a finding blames; empty if its evidence blames none."""
+    """Return the name of the client that a finding blames; empty if its `evidence` is not `stuck.CLIENT`. `blamed`
+    holds the finding's processes; if there are none, the workload's producers are meant.
+    """
     if evidence != stuck.CLIENT:
         return ""
     of = [each for each in processes if each.proc in {*blamed}] or load_producers(processes)

@@ -80,7 +80,7 @@ def _members(case: VerdictInputs) -> Iterator[str]:
 
 def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]) -> Iterator[str]:
     """Yield a sentence for each member whose polls were answered, but without any of the records that were acknowledged
-    while it owned their partitions.
+    while it owned their partitions. `of_number` maps the number of each member to the processes that ran it.
     """
     of_proc = {each.proc: each for each in did.members}
     for number, processes in sorted(of_number.items()):
@@ -96,9 +96,13 @@ def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[Client
 def _never_assigned(
     case: VerdictInputs, group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]
 ) -> Iterator[str]:
-    """Yield a sentence for each member that was present for long and never owned a partition. Each assignor gives every
-    member a partition as long as a topic has at least as many partitions as there are members. Members that are
-    programs under test are left out: a program decides by itself which of its OS processes report partitions.
+    """Yield a sentence for each member that never owned a partition, although more time without faults passed since its
+    begin than the plan's limit for a stuck consumer. `of_number` maps the number of each member to the processes that
+    ran it.
+
+    Each assignor gives every member a partition as long as a topic has at least as many partitions as there are
+    members. Members that are programs under test are left out: a program decides by itself which of its OS processes
+    report partitions.
     """
     topics = [each.topic for each in case.partitions if each.part in did.owned]
     most = max(map(topics.count, topics), default=0)

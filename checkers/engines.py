@@ -17,13 +17,14 @@ takes twenty times as many bytes as on disk.
 
 def too_large(history: Path) -> str:
     """Return a sentence that says why the reference engine does not accept this history.jsonl; empty if it does."""
-    return beyond(f"{history.name} has", history.stat().st_size if history.exists() else 0)
+    return over_limit(f"{history.name} has", history.stat().st_size if history.exists() else 0)
 
 
-def beyond(what: str, size: float) -> str:
+def over_limit(subject: str, size: float) -> str:
     """Return a sentence that says why the reference engine does not accept a history of `size` bytes; empty if it does.
+    `subject` begins the sentence, as in "history.jsonl has".
     """
     if size <= LARGEST_MIB << 20:
         return ""
-    large = f"{what} {size / (1 << 20):,.0f} MiB"
+    large = f"{subject} {size / (1 << 20):,.0f} MiB"
     return f"{large}, and the reference engine takes at most {LARGEST_MIB} MiB; Spark takes more"

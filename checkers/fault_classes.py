@@ -54,8 +54,8 @@ def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
 
 
 def losses_without_isr(faults: Iterable[RecordedFault]) -> list[RecordedFault]:
-    """Return the power losses that began and whose evidence has no ISR. They may have hit all in-sync replicas (class
-    WM).
+    """Return the power losses that began and for which nemesis.jsonl has no ISR of any partition. Each of them may have
+    hit all in-sync replicas of a partition, which would make it class WM.
     """
     return [
         fault
@@ -108,8 +108,9 @@ def _several_at_once(losses: Sequence[RecordedFault]) -> bool:
 
 
 def _of_all_in_sync(loss: RecordedFault, faults: Iterable[RecordedFault]) -> bool:
-    """Return whether faults may have hit every in-sync replica of some partition: the ISR is that before this loss of
-    power or data, and faults count until the node had caught up.
+    """Return whether `loss` (of power or of data) and other faults may together have hit every in-sync replica of some
+    partition. The ISR is the one that was recorded before `loss`. Another fault counts if it was on between the begin
+    of `loss` and the time at which the node of `loss` had caught up.
     """
     hit = set(loss.resolved)
     until = _caught_up(loss)
@@ -142,7 +143,7 @@ def _caught_up(fault: RecordedFault) -> int:
 
 
 def not_landed(fault: RecordedFault) -> str | None:
-    """Return why a fault does not count as landed; None if it has its evidence."""
+    """Return why a fault does not count as landed; None if it began, ended and left evidence of its effect."""
     name = f"fault {fault.id} ({fault.action} {fault.target})".replace(" )", ")")
     if fault.error:
         return f"{name}: {fault.error}"

@@ -100,9 +100,9 @@ def _key(of: Witness) -> tuple[str, str, int, int]:
 
 
 def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Iterable[Witness]) -> list[Finding]:
-    """Return the findings of an engine that counts by itself: `counts` has a row (anomaly, evidence, proc, signs, part,
-    count) for each group, and `chosen` has the witnesses at `places_kept`. The result equals `findings_of` of all
-    witnesses.
+    """Return the findings of an engine that counts by itself. `counts` has rows (anomaly, evidence, proc, signs, part,
+    count), at most one for the same first five. `chosen` has the witnesses at `places_kept`. The result equals
+    `findings_of` of all witnesses.
     """
     parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
     for anomaly, evidence, proc, signs, part, count in counts:

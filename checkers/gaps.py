@@ -11,7 +11,7 @@ from typing import Protocol
 from squall.checkers.history.tables import OK
 
 Gap = tuple[int, int]
-"""Is (begin, end) of a gap, in ns."""
+"""Is (begin, end), in ns, of a time in which clients tried and nothing succeeded."""
 
 
 class OperationAttempt(Protocol):
@@ -34,7 +34,7 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
     """Return the gaps in which a client tried and nothing was acknowledged, in order."""
     moments: list[tuple[int, bool, bool]] = []
     for each in tries:
-        moments += ((each.t0, False, each.st == OK), (given_up(each), True, each.st == OK))
+        moments += ((each.t0, False, each.st == OK), (waited_until(each), True, each.st == OK))
     # At one instant begins come before ends, so failed attempts that touch make one gap.
     moments.sort()
     gaps: list[Gap] = []
@@ -52,16 +52,16 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
     return gaps + _joined(found)
 
 
-def given_up(one: OperationAttempt) -> int:
-    """Return until when an operation counts as waiting, in ns: until its result came. If none ever came, it is only the
-    time of the request, because it is not known how long its client waited.
+def waited_until(one: OperationAttempt) -> int:
+    """Return the time in ns until which an operation waited for its result. If no result came, return the time of the
+    request, because it is not known how long the client waited.
     """
     return one.t1 if one.t1 >= 0 else one.t0
 
 
 def _joined(found: dict[bool, Gap]) -> list[Gap]:
-    """Return the gaps in `found`, in order of time: that of the operations that failed (key False) and that of the
-    operations that were acknowledged in the end (key True). If they overlap, return them as one gap.
+    """Return the gaps in `found`, in order of time; two that overlap become one. `found` maps False to the gap of
+    failed operations, and True to the gap of operations that waited and were acknowledged in the end.
     """
     gaps = sorted(found.values())
     if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:

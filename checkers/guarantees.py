@@ -61,10 +61,9 @@ class RunConfiguration:
     """Is a producer's version of transactions: 0 none, 1 V1, 2 V2 (KIP-890)."""
     hw_truncation: bool = False
     """Is True if followers truncate to the high watermark, as before KIP-101."""
-    marks_of_several_moments: bool = False
-    """Is True if a Fetch response may take the high watermark and the last stable offset at different times, both
-    before the records are read. Apache Kafka may, Squall's broker does not. The rules for disk damage in Apache Kafka
-    are chosen by this field, too.
+    foreign_brokers: bool = False
+    """Is True if the brokers are not Squall's. Apache Kafka may take the high watermark and the last stable offset of a
+    Fetch response at different times, both before it reads the records. After disk damage it may serve damaged records.
     """
     isr_by_messages: bool = False
     """Is True if a follower that lacks more than a number of records leaves the ISR, as before KIP-16."""
@@ -157,16 +156,17 @@ class PermittedAnomalies:
     forbids: PermissionCellName | None = None
     """Is the cell that forbids a loss, under the worst faults that landed; None if it is not known."""
     order: str = IDEMPOTENCE
-    """Is the key of `promises.ORDER` that guarantees the order of a producer's records."""
+    """Is the setting that guarantees the order of a producer's records, a key of `promises.ORDER`."""
 
     def cell_of(self, anomaly: str, evidence: str) -> PermissionCellName | None:
-        """Return the cell that permits a finding, or the promise that forbids it."""
+        """Return the cell that permits a finding; if none does, the promise that it breaks or the cell that forbids it.
+        """
         permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
         return permits or self._promise(anomaly)
 
     def _promise(self, anomaly: str) -> PermissionCellName | None:
-        """Return the promise that a finding breaks. For a loss, or if nothing is permitted at all, return the cell that
-        forbids it.
+        """Return the promise that an anomaly breaks (`promises.broken_by`). For a loss, or if the run permits no
+        anomaly at all, return the cell that forbids it.
         """
         if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
             return self.forbids
@@ -375,7 +375,7 @@ ADDED: tuple[GuaranteeRow, ...] = (
     ),
     GuaranteeRow(
         "Apache Kafka's fetch answers",
-        lambda c: c.marks_of_several_moments,
+        lambda c: c.foreign_brokers,
         *(_MARKS, _MARKS, _MARKS, _SERVED, _SERVED),
     ),
     _added(
@@ -387,7 +387,7 @@ ADDED: tuple[GuaranteeRow, ...] = (
         ),
     ),
 )
-"""Lists rows of the guarantee matrix beside the base row; each that holds for a configuration permits more."""
+"""Lists the rows that a configuration may have besides its base row. Each one that holds permits further anomalies."""
 
 LOSS_EXPECTED = _added(
     "a loss is expected (--expect loss)",
@@ -444,8 +444,8 @@ def guarantee_for(
 
 
 def _consequences_of_loss(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
-    """Return the anomalies that are permitted as consequences of a permitted loss: in transactions and groups, and if a
-    record had two copies of which one was lost.
+    """Return the anomalies that a permitted loss permits too, with their reasons: some for clients with transactions,
+    some for members of groups, and wrong-offset if a record may have two copies, of which one was lost.
     """
     found: dict[str, str] = {}
     if config.transaction_version:

@@ -74,7 +74,7 @@ def judge_bytes(
     wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
-    lacking = not_converged.lacking(reported.info.get("converged"), parsed.partitions)
+    lacking = not_converged.findings_in(reported.info.get("converged"), parsed.partitions)
     after = stuck.progress_after_healing(reported.info, parsed.partitions, facts.limits, parsed.processes)
     edited = agreement.edited(parsed, reported.info)
     circumstances = _circumstances(parsed, faults, traces, facts.brokers, reported.info)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from squall.checkers.gaps import OperationAttempt, given_up, longest, unanswered, within
+from squall.checkers.gaps import OperationAttempt, longest, unanswered, waited_until, within
 from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, RecordRow
 from squall.checkers.history.values import producer_of
 from squall.checkers.metrics import (
@@ -89,4 +89,4 @@ def _gap(
 
 def _hit(one: OperationAttempt, faulty: Iterable[tuple[int, int]]) -> bool:
     """Return whether a fault was on while the operation waited for its result."""
-    return any(one.t0 <= ended and given_up(one) >= began for began, ended in faulty)
+    return any(one.t0 <= ended and waited_until(one) >= began for began, ended in faulty)

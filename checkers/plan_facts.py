@@ -139,7 +139,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         isr_by_messages=int(broker.get("replica.lag.max.messages", -1)) >= 0,
         unclean_by_request=any(params.get("how") == "unclean" for params in asked),
         requests_doubled=any(params.get("act") == "duplicate" for params in asked),
-        marks_of_several_moments=plan.get("target", OURS) != OURS,
+        foreign_brokers=plan.get("target", OURS) != OURS,
         commits="auto" if workload.get("auto_commit") else str(workload.get("commits", "")),
     )
 

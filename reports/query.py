@@ -18,7 +18,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from squall.checkers.history.conversion import CONVERSION, FOLDER, ConversionResult, convert, is_of, read_conversion
+from squall.checkers.history.conversion import (
+    CONVERSION,
+    FOLDER,
+    ConversionResult,
+    convert,
+    is_current,
+    read_conversion,
+)
 from squall.checkers.history.parquet import SCHEMAS
 from squall.reports.query_views import VIEWS, macros
 from squall.reports.run_files import RunFiles, number, objects, read_run
@@ -85,7 +92,7 @@ def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
     if (run_dir / FOLDER / CONVERSION).exists():
         try:
             conversion = read_conversion(run_dir)
-            if is_of(run_dir, conversion):
+            if is_current(run_dir, conversion):
                 return run_dir / FOLDER, conversion
         except (ValueError, TypeError):
             pass  # of an earlier version

@@ -10,7 +10,7 @@ from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.progress import Progress
 from squall.chaos.screen import console
 from squall.chaos.toolchain.extras import no_report
-from squall.chaos.typed import here, typed
+from squall.chaos.typed import shortened, typed
 from squall.checkers.history import seal
 from squall.checkers.history.conversion import convert_once
 from squall.checkers.losses import permitted_loss
@@ -87,7 +87,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
         from squall.chaos.runs.judgement import prune_data
 
         prune_data(directory, verdict)
-    summary(directory.path, out, here)
+    summary(directory.path, out, shortened)
     if not page:
         out.print(f"No page was made. To make one: {typed('report', directory.path)}", markup=False, soft_wrap=True)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

@@ -13,7 +13,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.nearest import nearest
 from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
 from squall.chaos.screen import columns
-from squall.chaos.typed import here, place, typed
+from squall.chaos.typed import place, shortened, typed
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
@@ -52,7 +52,7 @@ def command(run: Path, anomaly: str) -> int:
             click.echo(f"page: {place(page)}")
         return 0
     try:
-        click.echo(explained(path, anomaly, width, here), nl=False)
+        click.echo(explained(path, anomaly, width, shortened), nl=False)
     except FindingNotFound as instead:
         near = "" if anomaly in CATALOG else nearest(anomaly, CATALOG)
         raise PreconditionError(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None

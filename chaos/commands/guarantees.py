@@ -127,7 +127,7 @@ def command(
         idempotence=on,
         max_in_flight=max_in_flight,
         unclean=unclean,
-        marks_of_several_moments=target == "kafka",
+        foreign_brokers=target == "kafka",
         flush_messages=flush_messages,
         # Without transactions both isolation levels are equal, because all records are committed.
         isolation=LEVELS.index(isolation) if transactional != "none" else 1,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, EvidenceStep, RunEvidence
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, summary
 from squall.reports.checks import CheckResult
@@ -44,7 +44,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> RunEvidence:
         stories=_stories(run, broken),
         picture=standalone(page.read_text(errors="replace")) if page.exists() else "",
         page=page if page.exists() else None,
-        command=here(files.command),
+        command=shortened(files.command),
         origin_s=_origin_s(files),
     )
 

@@ -50,7 +50,7 @@ def command(run: Path | None, nightly: Path | None, nights: int | None, since: o
 
 
 def _of_run(run: Path) -> int:
-    from squall.chaos.typed import here
+    from squall.chaos.typed import shortened
     from squall.checkers.history.conversion import convert_once
     from squall.reports.junit import write_junit
     from squall.reports.page import render
@@ -60,7 +60,7 @@ def _of_run(run: Path) -> int:
     convert_once(path)
     render(path)
     write_junit(path)
-    summary(path, console(), here)
+    summary(path, console(), shortened)
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.commands.outputs import FindingRow, JudgedRun, RunRow
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 from squall.reports import checks
 from squall.reports.run_files import PAGE, read_run
 from squall.reports.run_list import one
@@ -35,7 +35,7 @@ def judged_run(path: Path) -> JudgedRun:
         read=figures.read,
         p50_ms=figures.p50_ms,
         report=str(page) if page.exists() else None,
-        repeat=here(files.command),
+        repeat=shortened(files.command),
     )
 
 

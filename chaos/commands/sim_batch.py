@@ -12,7 +12,7 @@ from squall.chaos.commands.json_output import set_json_result
 from squall.chaos.commands.sim_coverage import measured_coverage, say_coverage, too_rare
 from squall.chaos.errors import error_message
 from squall.chaos.screen import console, in_words, live_line
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -166,7 +166,7 @@ def _output_of_batch(tally: _BatchTally, order: SeedBatch, seeds: range) -> Comm
                 reasons=each.reasons,
                 harness=each.trouble,
                 run=None if each.saved is None else str(each.saved),
-                repeat=here(order.command(each.seed)),
+                repeat=shortened(order.command(each.seed)),
             )
             # Seeds end in any order.
             for each in sorted(found, key=lambda each: each.seed)
@@ -197,7 +197,7 @@ def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _BatchT
     trouble = (each.trouble or "").strip().splitlines()[-1:]
     for line in dict.fromkeys((*each.reasons[:3], *trouble)):
         say.print(f"  {line}", markup=False)
-    say.print(f"  {here(order.command(each.seed))}", markup=False)
+    say.print(f"  {shortened(order.command(each.seed))}", markup=False)
     if each.saved is not None:
         say.print(f"  {each.saved}", markup=False)
         if tally.signatures[str(each.failure or "harness")] <= PAGES:

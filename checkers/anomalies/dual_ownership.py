@@ -2,13 +2,13 @@
 
 Both members report that they own the partition at the same time. In addition, one of two things must hold.
 
-First: one generation, or member epoch, assigned the partition to both members. No generation may do that, so nothing
-else needs to be known. Both members must have learned of it within one session time-out, because an emptied group may
-count its generations anew, but no member is given up sooner than that. Two processes with one instance id are one
-member to their coordinator.
+First: one generation, or member epoch, assigned the partition to both members. No generation may do that, so no other
+proof is needed. But an empty group may number its generations from the start again, so two generations may have one
+number. A coordinator removes no member before its session time-out, so both members must have learned of the generation
+within one session time-out. Two processes with one instance id are one member to their coordinator.
 
-Second: in whatever generations, after both members had learned of their ownership, the coordinator accepted a request
-of each of them that only a member may send (`PartitionOwnership.proved`):
+Second: after both members had learned of their ownership, the coordinator accepted a request of each of them that only
+a member may send (`PartitionOwnership.proved`). Their generations do not matter. Such a request is:
 
 - a commit that the coordinator acknowledged, at any time, in a generation that assigned the partition to the member.
   The commit's record was appended by other replicas, and those follow the coordinator's successor if there is one; so a
@@ -22,9 +22,9 @@ of each of them that only a member may send (`PartitionOwnership.proved`):
   heartbeats until it hears of its successor. Apache Kafka's coordinator does so as well, and its successor cannot know
   it; nothing promises otherwise.
 
-Joining proves nothing, because it makes a member of a process that was none. So if another member owned the partition
-in between, and the first member learns only later, in a generation, that it owns the partition again, the first
-member's later requests prove nothing about the time in between.
+Joining proves nothing, because a process need not be a member to join. So if another member owned the partition in
+between, and the first member learns only later, in a generation, that it owns the partition again, the first member's
+later requests prove nothing about the time in between.
 
 `squall.checkers.nemesis_log.apart` says which faults keep brokers apart, and for how long they count.
 """
@@ -77,8 +77,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_back(one: PartitionOwnership, other: PartitionOwnership) -> bool:
-    """Return whether the first proof that `one` is a member comes from a later generation, after the ownership of
-    `other` was over: then `one` may have come back, and owned nothing in between.
+    """Return whether `one` may have lost the partition to `other` and got it back later. That is so if `one` learned of
+    its last assignment only after the ownership of `other` was over. Then its requests prove nothing about the time
+    before.
     """
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 

@@ -57,9 +57,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
-    """Yield the commits of a partition whose positions are known by `until`: they were acknowledged by then, or a
-    coordinator had reported a position that they may have set. The second kind includes commits of clients that crashed
-    before they got the answer.
+    """Yield the commits of a group in a partition that are known to have taken effect by `until` ns, or may have.
+    Either the commit was acknowledged by then, or a coordinator had reported a position that it may have set. The
+    second kind includes commits of clients that crashed before they got the answer.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:
@@ -73,8 +73,9 @@ def _begun(place: GroupPartitionHistory) -> int:
 
 
 def judged_until(history: History) -> dict[int, int]:
-    """Return, for each group, the time in ns until which its commits are judged: when the last complete final read at
-    read_committed of its output partitions began, which must show the outputs.
+    """Return, for each group, the time in ns until which its commits are judged. In each output partition of the group,
+    a complete final read at read_committed began no earlier than that, so it must show the outputs of the committed
+    inputs.
 
     A group whose outputs may be removed (compaction, retention, deletion) is left out.
     """

@@ -51,7 +51,9 @@ class GroupPositions:
     places: list[GroupPartitionHistory]
     txns: dict[int, Txn]
     late: dict[int, frozenset[int]]
-    """Holds, for each transaction, the ends that a late EndTxn may have given it, as `ended_late` returns them."""
+    """Maps each transaction to the results (COMMIT, ABORT) that a late EndTxn may have given it, as `ended_late`
+    returns it.
+    """
 
     def late_commit(self, commit: GroupCommit) -> bool:
         """Return whether a late EndTxn may have committed the commit's transaction, whatever its client requested."""

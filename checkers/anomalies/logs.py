@@ -136,8 +136,8 @@ def _add_read(log: ObservedLog, record: RecordRow) -> None:
 
 
 def witness(name: str, value: ObservedValue, off: int, other: int, evidence: str = "") -> Witness:
-    """Return a witness that a value is not where, or not what, it should be. It is judged by the settings of the
-    value's producer.
+    """Return a witness of the anomaly `name` for one value at `off`. `AnomalyDefinition.other` says what `other` is.
+    The settings of the value's producer decide whether the anomaly is permitted.
     """
     return Witness(name, evidence, value.part, off, value.val, value.op, producer_of(value.val), other)
 

@@ -1,4 +1,6 @@
-"""Finds lost-write and unseen: acknowledged records that are gone, within what readers saw or beyond it."""
+"""Finds lost-write and unseen: acknowledged records that are gone. A lost-write is at an offset that readers got past;
+an unseen record is beyond all that readers got.
+"""
 
 from __future__ import annotations
 

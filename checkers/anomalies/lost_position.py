@@ -1,5 +1,7 @@
-"""Finds lost-position: a group's committed position is lower than before without a commit of a lower one, is back after
-the group was deleted, was never requested by anybody, or has other metadata than its commit.
+"""Finds lost-position: a coordinator reports a wrong committed position of a group.
+
+The position is lower than an earlier one, although no client committed a lower one; or it is back after the group was
+deleted; or no client ever requested it; or its metadata is not that of its commit.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each reported position that contradicts what was known before its request was sent."""
+    """Yield a witness for each wrong position that a coordinator reported, by the first of these that applies: an
+    earlier position is lost, the group was deleted, no client requested the position, its metadata differs.
+    """
     positions = seen.view(positions_of)
     for place in positions.places:
         for fetch in place.fetches:
@@ -59,8 +63,10 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _lost(
     fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions
 ) -> Iterator[tuple[bool, int, int]]:
-    """Yield each earlier position that should still be in force when `fetch` reported a lower one, because no later
-    commit may have replaced it. Each is given as (False if a late EndTxn may have aborted it, position, process).
+    """Yield each earlier position above the one that `fetch` reported, if no later commit may explain the lower one.
+
+    Each is given as (whether the loss is proven, the earlier position, the process that committed or fetched it). The
+    loss is not proven if a late EndTxn may have aborted the earlier commit.
     """
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)

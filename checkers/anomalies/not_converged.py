@@ -31,14 +31,16 @@ def read(run_dir: Path, partitions: Iterable[ObservedPartition]) -> tuple[bool, 
     """Return (whether convergence was checked, the findings). Each partition without a leader or with an incomplete ISR
     is a witness.
     """
-    found = lacking(run_facts.read(run_dir).info.get("converged"), partitions)
+    found = findings_in(run_facts.read(run_dir).info.get("converged"), partitions)
     return found is not None, found or []
 
 
-def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[ObservedPartition]) -> list[Finding] | None:
-    """Return the findings from run.json's `converged` (in `RunFacts.info`); None if convergence was not checked."""
-    if seen is None:
+def findings_in(converged: Mapping[str, Any] | None, partitions: Iterable[ObservedPartition]) -> list[Finding] | None:
+    """Return the findings from `converged`, the entry of that name in run.json; None if there is no such entry, because
+    convergence was not checked.
+    """
+    if converged is None:
         return None
-    missing: list[str] = [] if seen["ok"] else list(seen["lacking"])
+    missing: list[str] = [] if converged["ok"] else list(converged["lacking"])
     parts = {partition.name: partition.part for partition in partitions}
     return findings_of(Witness(NAME, "", parts.get(name, -1), -1, -1, -1, -1, -1) for name in missing)

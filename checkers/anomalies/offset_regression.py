@@ -67,7 +67,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _log_starts(reported: list[ReportedBounds]) -> Iterator[Witness]:
-    """Yield a witness for each listed earliest offset that is below a log start which any client had learned before.
+    """Yield a witness for each earliest offset in a ListOffsets response that is below a log start which any client had
+    learned before.
 
     While a broker leads, its log start only grows. A later leader may have an older log start, because it is written to
     disk once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So only responses of one

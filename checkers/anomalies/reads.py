@@ -26,8 +26,8 @@ def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
 
 
 def passages(history: History) -> list[RecordRow]:
-    """Return each stretch of offsets, from `before` to `off`, over which a poll moved its reader without returning a
-    record.
+    """Return an EMPTY_POLL row for each stretch of offsets over which a poll moved its reader without returning a
+    record. The stretch begins at the row's `before` and ends at its `off`.
     """
     return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 

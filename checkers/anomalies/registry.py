@@ -111,22 +111,24 @@ SILENT_MEMBERS = {
     HistoryNeed.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
     HistoryNeed.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
 }
-"""Maps what an anomaly needs of a history (`HistoryNeed`) to a sentence for the case that it is missing, because the
-group members of a program under test did not report it.
+"""Maps a need (`HistoryNeed`) to the reason why a history of a program under test lacks it: the program's group members
+did not report something.
 """
 LOOKED_FOR = "looked for: "
 """Begins the note of a verdict that lists the anomalies which the run could have shown."""
 
 
 class EvidenceCounts(NamedTuple):
-    """Counts evidence in a history that the outcomes of operations do not show."""
+    """Counts what a history contains besides the outcomes of operations. The counts decide which anomalies the run
+    could have shown.
+    """
 
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     holds: int = 0
-    """Counts how often a member of a group owned a partition."""
+    """Counts how many times a group member was assigned a partition that it did not own yet."""
     outputs: int = 0
-    """Counts sends that named the input of which they were made."""
+    """Counts the output records that group members sent, each with the name of its input record."""
     owned: Collection[int] = ()
     """Holds the partitions that a member of a group ever owned; empty also if they were not counted."""
     owners: int = -1
@@ -136,7 +138,7 @@ class EvidenceCounts(NamedTuple):
     groups: Mapping[str, GroupActivity] = MappingProxyType({})
     """Maps the name of each group to its activity; empty also if it was not counted."""
     grants: int = -1
-    """Counts how often a member got the assignment of a generation; -1: not counted."""
+    """Counts how many times a member learned which partitions a generation assigns to it; -1: not counted."""
     placed: int = -1
     """Counts the load's sends that were acknowledged with an offset; -1: not counted."""
     lookups: int = -1
@@ -235,7 +237,8 @@ def ran_on_little(
     counted: EvidenceCounts,
     acked: Mapping[str, int],
 ) -> dict[str, str]:
-    """Return the anomalies whose checks saw only a part of what a whole run shows them, each with the reason.
+    """Return the anomalies that were looked for in too small a part of the run, each with the reason: for example, no
+    final read of some partition reached its end.
 
     `acked` counts acknowledged records by the name of their partition.
     """
@@ -326,7 +329,7 @@ def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCount
 SHOWN_BY_HISTORY: tuple[str, ...] = tuple(
     anomaly.name for check in (*IN_HISTORY, stuck.CHECK) for anomaly in check.anomalies
 )
-"""Names the anomalies that are not proven if the history is damaged at an unknown place."""
+"""Names the anomalies that a history shows. If it is damaged at an unknown place, these anomalies are not proven."""
 SHOWN_BY_RUN: tuple[str, ...] = tuple(
     anomaly.name for check in (not_converged.CHECK, stuck.CHECK) for anomaly in check.anomalies
 )

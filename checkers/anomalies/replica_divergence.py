@@ -80,15 +80,14 @@ class ReplicaComparison:
     of the two furthest replicas.
     """
     lacking: list[str] = field(default_factory=list)
-    """Lists why replicas were not compared up to the end of the final reads; what these replicas hold there is not
-    known.
-    """
+    """Lists, in words, which replicas were not compared up to the end of the final reads, and why."""
 
 
 def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str = "") -> ReplicaComparison | None:
     """Compare the logs that the nodes of a run left in `run_dir`/nodes/N/data, and write the result to replicas.json.
 
-    Return None, and write nothing, if fewer than two nodes left data. `run` has the meaning that it has in `write`.
+    Return None, and write nothing, if fewer than two nodes left data. `run` is the run's name in its history, empty if
+    it has none.
     """
     folders = {
         int(folder.parent.name): folder
@@ -132,8 +131,8 @@ class RequiredReplicaComparison:
 def read(
     run_dir: Path, wanted: RequiredReplicaComparison, troubles: list[str], notes: list[str]
 ) -> tuple[bool, list[Finding]]:
-    """Return (whether the logs were compared as required, the findings), and append the reasons to `troubles` or
-    `notes` if they were not.
+    """Return (whether the logs were compared as required, the findings). `notes` gets a sentence if there is no
+    replicas.json. `troubles` gets sentences if the file cannot be read, belongs to another run or lacks some replicas.
     """
     try:
         stored = json.loads((run_dir / FILE).read_text())
@@ -269,8 +268,8 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def first_offset(folder: Path) -> int:
-    """Return the offset at which a log's first segment begins; 0 if there is no segment. Kafka's checkpoint has a log
-    start only if it lies within a segment, so one at a segment's begin must be read here.
+    """Return the offset at which a log's first segment begins; 0 if there is no segment. If the log start is the begin
+    of a segment, it must be read here, because Kafka's checkpoint then leaves it out.
     """
     return min((int(segment.stem) for segment in folder.glob("*.log") if segment.stem.isdigit()), default=0)
 
@@ -282,11 +281,12 @@ def _range(one: ReplicaFiles, other: ReplicaFiles) -> tuple[int, int]:
 
 
 def _agreed_to(best: ReplicaFiles, other: ReplicaFiles) -> int:
-    """Return the offset, at least the other replica's own high watermark, up to which that replica has the same batches
-    as `best`.
+    """Return the offset (exclusive) up to which `other` has the same batches as `best`. It is never below the high
+    watermark in the checkpoint of `other`.
 
-    A follower learns of a new high watermark only with its next fetch, and a broker that stops before has the old one
-    in its checkpoint. Batches above that may differ without harm: the follower may still have had to truncate them.
+    A follower learns of a new high watermark only with its next fetch. If its broker stops before that fetch, the
+    checkpoint has the old one. Batches above it may differ without harm, because the follower may still have had to
+    truncate them.
     """
     at = other.high_watermark
     mine, _ = _in_range(best.folder, at, best.high_watermark)
@@ -362,7 +362,9 @@ def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryvie
 
 
 def _differing_records(one: Path, other: Path, low: int, high: int) -> Iterator[tuple[int, str, int]]:
-    """Yield the differences of two compacted logs: records that both logs still have must be equal."""
+    """Yield (offset, evidence, -1) of each difference between two logs of a compacted partition, at offsets in [low,
+    high). Only records that both logs still have are compared. -1 says that it is not known which replica is wrong.
+    """
     mine, theirs = _records(one, low, high), _records(other, low, high)
     for offset in sorted(mine.keys() & theirs.keys()):
         if mine[offset] != theirs[offset]:

@@ -58,9 +58,11 @@ def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | No
 
 
 def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]]) -> Iterator[Witness]:
-    """Yield the witnesses among one producer's records, given in the order in which they were sent.
+    """Yield a witness for each record of one producer that a later one overtook.
 
-    The evidence is the best that the record and a record that overtook it have in common.
+    `handed` has (record, offset, level of evidence for that offset) in the order in which the records were sent. A
+    witness has the weaker level of its two records. If several records overtook one, the strongest of these levels
+    counts.
     """
     overtook, highest = 0, -1
     for value, off, _ in handed:
@@ -78,12 +80,12 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
 
 
 def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
-    """Return the lowest offset at which an earlier record of the producer counts as overtaken by this record, which is
-    at `off`.
+    """Return the offset at or above which an earlier record of the producer was overtaken by this record, which is at
+    `off`.
 
-    If retention removed the beginning of the log, a copy of this record may lie behind the earlier record. Then both
-    were sent again, and the first copy of the earlier record may be among the removed ones. So only offsets behind the
-    last copy of this record count.
+    This is `off` + 1 if retention removed nothing. Otherwise the producer may have sent both records twice, and the
+    earlier record's first copy may be removed. An earlier record before this record's last copy then proves nothing, so
+    only offsets from that copy on count.
     """
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 

@@ -41,8 +41,8 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
     """Yield a witness for each acknowledged offset that is not above the highest one acknowledged before its send was
     invoked.
 
-    If final reads find both records at their acknowledged offsets, the final reads are the evidence. Else one of the
-    two records was lost, and only the acknowledgements are.
+    The evidence is `final` if final reads find both records at their acknowledged offsets. Otherwise one of the two
+    records was lost, and the evidence is `acks`.
     """
     acks = sorted((value.t1, value.acked_at, value.acked_at in value.final_at) for value in sent(log) if value.acked)
     highest = highest_standing = -1

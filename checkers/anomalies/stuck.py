@@ -122,8 +122,8 @@ class ProgressAfterHealing:
     notes: Sequence[str] = ()
     """Says in words which partitions and readers were stuck, with their leader and ISR."""
     passed_over: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys((PRODUCER, CONSUMER), NOT_SO_FAR))
-    """Maps the anomalies that were not looked for to the reason: the run ended before that phase, the plan has no
-    limit, or the harness had trouble.
+    """Maps the anomalies that were not looked for to the reason: the run ended before the harness wrote and read after
+    healing, the plan has no limit, or the harness had trouble.
     """
     behind: Sequence[str] = ()
     """Names, in words, the workload's own readers that still got records when the time limit passed; it is not known

@@ -45,8 +45,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
-    """Return whether the report contradicts what the log must still hold. It does not if retention or a request removed
-    the records there: with them, the leader forgets where their epochs ended.
+    """Return whether a reader's report of an invalid position contradicts what the log must still hold. The report
+    proves nothing if retention or a request may have removed the records there, because the leader then forgets where
+    their epochs ended.
     """
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from

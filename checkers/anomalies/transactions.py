@@ -25,7 +25,7 @@ class CommittedRead:
     part: int
     val: int
     off: int
-    """Is the lowest offset at which they got the value."""
+    """Is the lowest offset at which a read_committed reader got the value."""
     op: int
     """Is the first operation that returned the value."""
     first: int
@@ -47,8 +47,8 @@ def transactions_of(history: History) -> TransactionIndex:
 
 
 def ended_late(history: History) -> dict[int, frozenset[int]]:
-    """Return, for each transaction, the results (COMMIT, ABORT) of earlier transactions' EndTxn requests that may have
-    ended it (`LATE_END`).
+    """Return, for each transaction, the results (COMMIT, ABORT) that a late EndTxn request of an earlier transaction
+    may have given it (`LATE_END`).
     """
     # Not from `Txn.late_commit`, which Spark reads: so a mistake of the converter shows when both are compared.
     found: dict[int, frozenset[int]] = {}
@@ -67,8 +67,8 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
 
 def _may_come_late(txn: Txn, limit_ns: int) -> bool:
     """Return whether a copy of this transaction's EndTxn request may still be under way although another copy was
-    answered. Some clients do not report unanswered requests. Their transactions count if the end took at least the
-    request time-out, after which the client sends the request again.
+    answered. `limit_ns` is the client's request time-out, after which it sends the request again. If a client does not
+    report unanswered requests, the answer is True if the transaction took at least that long to end.
     """
     if txn.unanswered >= 0:
         return txn.unanswered > 0

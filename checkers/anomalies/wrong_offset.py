@@ -61,7 +61,8 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
     """Yield a witness for each value that was acknowledged at one offset and found only at others. Final reads outweigh
     other reads.
 
-    A record below `judged_from` may have been removed, as configured, so a copy elsewhere proves nothing there.
+    Offsets below `judged_from` are left out: retention or a request may have removed the record there, so a second copy
+    elsewhere proves nothing.
     """
     for value in log.values.values():
         places, evidence = (value.final_at, FINAL) if value.final_at else (value.read_at, READS)

@@ -1,8 +1,7 @@
 """Converts history.jsonl and nemesis.jsonl of a run to Parquet files, once, after the run, and reads these files.
 
-`convert` writes `RUN/history/`: records, told, ops, thrown, lookups, txns, members, inits, finals, holds, grants,
-stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet files. It writes
-`conversion.json` last, which says what was read, and why reading stopped early if it did.
+`convert` writes a Parquet file to `RUN/history/` for each table in `parquet.SCHEMAS`, which also has the type of its
+rows. It writes `conversion.json` last, which says what was read, and why reading stopped early if it did.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from squall.checkers.history.tables import LARGE, SCHEMA, History, HistoryProble
 FOLDER = "history"
 CONVERSION = "conversion.json"
 LAYOUT = 5
-"""Is the version of the tables' layout: it grows with each new column of a history's table, and with each new count of
-groups.
+"""Is the version of the tables' layout. It grows with each new column of a table, and with each new field of
+`group_activity.GroupActivity`.
 """
 
 
@@ -44,7 +43,7 @@ class ConversionResult:
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     ends: bool = True
-    """Is True if the history's recorder was to write a last line that counts the others, as `History.ends`."""
+    """Is True if the history's first line announces a last line that counts all lines, as `History.ends`."""
     seals: dict[str, int] = field(default_factory=dict)
     """Maps other files of the run to their CRC-32, as `History.seals`."""
     source: dict[str, int] | None = None
@@ -54,9 +53,9 @@ class ConversionResult:
     tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
     """Maps the name of each table's file to its size and CRC-32 (`seal.stamp`)."""
     holds: int = 0
-    """Counts how often a member of a group owned a partition."""
+    """Counts how many times a group member was assigned a partition that it did not own yet."""
     outputs: int = 0
-    """Counts the records that members of groups made of others."""
+    """Counts the output records that group members made of input records."""
     owned: list[int] = field(default_factory=list)
     """Lists the partitions that a member of a group ever owned; empty also if an early version converted the history.
     """
@@ -65,7 +64,9 @@ class ConversionResult:
     resumed: int = -1
     """Counts how often a member began at a committed position; -1 if an early version converted the history."""
     grants: int = -1
-    """Counts how often a member got the assignment of a generation; -1 if an early version converted the history."""
+    """Counts how many times a member learned which partitions a generation assigns to it; -1 if an early version
+    converted the history.
+    """
     lookups: int = 0
     """Counts how often a reader looked up the time of a record that it had got."""
     apart: list[list[int]] | None = None
@@ -170,8 +171,9 @@ def read_conversion(run_dir: Path) -> ConversionResult:
     return ConversionResult(**{**stored, "problems": [HistoryProblem(**each) for each in stored["problems"]]})
 
 
-def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
-    """Return whether history.jsonl, the tables, and the faults on which they depend are still those of this conversion.
+def is_current(run_dir: Path, conversion: ConversionResult) -> bool:
+    """Return whether a run's tables can be used: the tables, history.jsonl and the faults on which the tables depend
+    are unchanged since `conversion`, and the layout is this program's.
     """
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
     reported = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
@@ -227,8 +229,11 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[RecordedFa
 def _convert_history(
     path: Path, folder: Path, apart: Sequence[tuple[int, int]], skew_ms: int
 ) -> tuple[History, dict[str, int]]:
-    """Return the history without the rows of its large tables, which are written to files, and the number of rows of
-    each large table.
+    """Write the large tables of a history to Parquet files in `folder`. Return the rest of the history, and the number
+    of rows of each large table.
+
+    `apart` has the [begin, end] in ns in which faults kept brokers apart. `skew_ms` is by how many ms brokers' clocks
+    may have been off.
     """
     from squall.checkers.history.parquet import TableWriter
 

@@ -74,7 +74,7 @@ def _converted_run(run_dir: Path) -> ConvertedRun:
         converted = conversion.read_conversion(run_dir)
         whole = all((folder / f"{name}.parquet").exists() for name in SCHEMAS)
         # Without history.jsonl nothing can be converted again, so its tables are used as they are.
-        whole = whole and (not (run_dir / HISTORY).exists() or conversion.is_of(run_dir, converted))
+        whole = whole and (not (run_dir / HISTORY).exists() or conversion.is_current(run_dir, converted))
     except (OSError, ValueError, TypeError, KeyError):
         whole = False
     if not whole:

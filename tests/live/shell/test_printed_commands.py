@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.typed import PROGRAM, here
+from squall.chaos.typed import PROGRAM, shortened
 from tests.live.shell.conftest import Squall
 
 pytestmark = pytest.mark.night("whole runs; the gate has one")
@@ -40,7 +40,7 @@ def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     printed = set(PRINTED.findall(squall.said()))
     command = json.loads((first / "run.json").read_text())["command"]
     monkeypatch.chdir(tmp_path)
-    assert printed == {here(command)}, "short in the folder of the run"
+    assert printed == {shortened(command)}, "short in the folder of the run"
     assert command in (first / "report.html").read_text()
     (tmp_path / "elsewhere").mkdir()
     again = typed(tmp_path / "elsewhere", command, started)

@@ -11,7 +11,7 @@ import pytest
 
 from squall.chaos import cli
 from squall.chaos.plans.plan import make_plan, write_plan
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 from squall.reports.run_files import read_run
 
 LOAD = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 20}
@@ -80,7 +80,7 @@ def test_every_command_that_a_run_prints_is_the_same_one_and_is_obeyed(
     assert cli.run(["report", str(path)]) == 0
     printed = capsys.readouterr().out
     command = first["command"]
-    assert (here(command) in printed) == (verdict != "valid")
+    assert (shortened(command) in printed) == (verdict != "valid")
     assert html.escape(read_run(path).command_in_checkout()) in (path / "report.html").read_text()
     monkeypatch.chdir(tmp_path)
     assert cli.run(shlex.split(command)[1:]) == code

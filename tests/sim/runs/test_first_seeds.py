@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.runs.batch import SeedBatch
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 
 SEEDS = 30
 DEAR = pytest.param(25, marks=pytest.mark.night("above 5 CPU s by itself"))
@@ -31,6 +31,6 @@ def test_a_seed_breaks_nothing(seed: int, unknown: list[str]) -> None:
     order = SeedBatch(None, None, Path("runs"))
     result = simulate(order.plan_of(seed))
     assert result.trouble is None, result.trouble
-    assert result.failure is None, (result.failure, result.reasons, here(order.command(seed)))
+    assert result.failure is None, (result.failure, result.reasons, shortened(order.command(seed)))
     if result.verdict == "unknown":
         unknown.append(f"{seed}: {'; '.join(result.reasons)}")

@@ -179,13 +179,13 @@ def test_jepsen_has_the_same_names_where_it_has_them() -> None:
 
 def test_marks_that_kafka_tells_one_after_the_other_are_permitted_of_kafka_only() -> None:
     assert "lso-violation" not in permitted(SAFE, "P", "N")
-    assert permitted(replace(SAFE, marks_of_several_moments=True), "P", "N") == {"lso-violation"}
+    assert permitted(replace(SAFE, foreign_brokers=True), "P", "N") == {"lso-violation"}
 
 
 def test_whose_brokers_they_were_is_read_from_the_plan() -> None:
     plan = {"workload": {"min_isr": 2, "replication_factor": 3}}
-    assert not facts_of(plan).configuration.marks_of_several_moments
-    assert facts_of({**plan, "target": "kafka"}).configuration.marks_of_several_moments
+    assert not facts_of(plan).configuration.foreign_brokers
+    assert facts_of({**plan, "target": "kafka"}).configuration.foreign_brokers
 
 
 # ---------------------------------------------------------------------------------------------- each row, from a plan

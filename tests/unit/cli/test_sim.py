@@ -15,7 +15,7 @@ from squall.chaos import cli
 from squall.chaos.runs import batch
 from squall.chaos.runs.batch import SeedBatch, SeedResult
 from squall.chaos.runs.result import FailureSignature
-from squall.chaos.typed import here
+from squall.chaos.typed import shortened
 
 
 @pytest.mark.parametrize(
@@ -223,5 +223,5 @@ def test_a_batch_draws_no_page_of_what_is_valid(capsys: pytest.CaptureFixture[st
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:
     order = SeedBatch(Path("p.toml"), None, Path("runs"))
-    assert here(order.command(9)) == "./squall sim --seed 9 --plan p.toml"
+    assert shortened(order.command(9)) == "./squall sim --seed 9 --plan p.toml"
     assert shlex.split(order.command(9))[-1] == str(Path("p.toml").absolute())

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.typed import PROGRAM, absolute_command, here, place, script, typed
+from squall.chaos.typed import PROGRAM, absolute_command, place, script, shortened, typed
 
 
 def test_in_the_checkout_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,11 +31,11 @@ def test_elsewhere_it_names_the_program_and_paths_below_this_folder_stay_short(
     kept = absolute_command("verify", Path("a run"), "")
     assert shlex.split(kept) == [str(PROGRAM), "verify", str(tmp_path / "a run")]
     monkeypatch.chdir(PROGRAM.parent)
-    assert here(kept) == f"./squall verify '{tmp_path}/a run'"
+    assert shortened(kept) == f"./squall verify '{tmp_path}/a run'"
 
 
 def test_what_is_no_command_is_left_as_it_is() -> None:
-    assert here("it's") == "it's"
+    assert shortened("it's") == "it's"
 
 
 def test_what_is_printed_elsewhere_is_typed_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_tables_of_another_history_are_made_again(name: str, tmp_path: Path) -> 
     else:
         (run / name).write_bytes((run / name).read_bytes()[:-1] + b"?")
     again = tables.converted_run(run).converted
-    assert conversion.is_of(run, again)
+    assert conversion.is_current(run, again)
     assert (again.source != first.source) is (name == seal.FILE)
     assert (run / f"{conversion.FOLDER}/records.parquet").stat().st_mtime_ns != stamps[run / "history/records.parquet"]
 
@@ -106,7 +106,7 @@ def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path
         stored = json.loads(path.read_text())
         del stored[how]
         path.write_text(json.dumps(stored))
-    assert not conversion.is_of(run, conversion.read_conversion(run))
+    assert not conversion.is_current(run, conversion.read_conversion(run))
     again = tables.converted_run(run).converted
-    assert conversion.is_of(run, again)
+    assert conversion.is_current(run, again)
     assert (again.apart != first.apart) is (how == "with other faults")
