@@ -9,9 +9,9 @@ from squall.chaos.draws import rng_for
 from squall.chaos.faults.kind import Fault, FaultPlacement, Params
 
 OPS = ("write", "fsync")
-PLENTY = 8
-"""Gives how many records a broker must get during a fault of its n-th write or fsync, for each of the n calls. One call
-would not be enough: several records share a batch, and some producers wait.
+RECORDS_PER_CALL = 8
+"""Is a safe estimate of how many records a broker gets for each write or fsync that it makes. It is larger than 1
+because several records share a batch, and some producers wait.
 """
 
 
@@ -22,9 +22,10 @@ def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 
-def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Move a fault of the n-th write or fsync to a node that has a replica: other nodes may not write for a long time.
-    Without flush.messages hardly any node calls fsync; only the controllers do, when they commit a record.
+def retarget_nth_call(fault: Fault, placement: FaultPlacement) -> Fault:
+    """Change a fault that acts at the n-th write or fsync so that the target makes this call. The target becomes a node
+    with a replica: other nodes may not write for a long time. Without flush.messages, `write` replaces `fsync`: then
+    hardly any node but a controller calls fsync, when it commits a record. n becomes 1 if few records are expected.
     """
     op, cluster = fault.params["op"], placement.cluster
     if op not in OPS:
@@ -32,7 +33,7 @@ def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
     params: dict[str, Any] = dict(fault.params)
     if op == "fsync" and not cluster.flushes:
         params["op"] = "write"
-    if not many_records(fault, placement):
+    if not expects_many_records(fault, placement):
         params["nth"] = 1
     everywhere = cluster.replicas == cluster.nodes
     if everywhere and op == "fsync":
@@ -42,9 +43,9 @@ def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
     return replace(fault, params=params, target=target)
 
 
-def many_records(fault: Fault, placement: FaultPlacement) -> bool:
-    """Return whether a node is likely to make enough writes during a fault that acts at the n-th write or fsync: it
-    gets many more records than n. If it does not, the caller makes the fault act at the first call.
+def expects_many_records(fault: Fault, placement: FaultPlacement) -> bool:
+    """Return whether a broker is expected to get so many records during a fault that the n-th write, fsync or request,
+    at which the fault acts, is likely to come. The callers set n to 1 if not.
     """
     expected = placement.cluster.rate * fault.duration_s / placement.cluster.nodes
-    return expected >= PLENTY * float(fault.params["nth"])
+    return expected >= RECORDS_PER_CALL * float(fault.params["nth"])

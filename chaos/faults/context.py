@@ -204,8 +204,8 @@ class FaultContext:
 
     def check_metadata_survives(self, nodes: Sequence[int]) -> None:
         """Raise UnresolvedTargetError if a power loss of these nodes could destroy committed metadata. It could if an
-        fsync has failed on a majority of the quorum's voters, all among these nodes: what they hold may not be durable.
-        No cluster survives that, so the run would have no verdict.
+        fsync has failed on most of the quorum's voters and all of these lose power: their data may not be durable. No
+        cluster survives that, so the run would have no verdict.
         """
         voters = self.runtime.controllers
         lost = self._forgetful.intersection(nodes, voters)
@@ -222,8 +222,7 @@ class FaultContext:
     def holders(self, p: FaultExecution, node: int, state: NodeState) -> dict[int, str]:
         """Return the other faults that hold the node down or paused, as fault id -> action.
 
-        A broker may also end by itself, at a disk error or at its crash point. The fault behind this is not registered
-        as holding the node down. It is returned only if no other fault is.
+        If no fault is registered as holding it down, return the faults that can make a broker's process end by itself.
         """
         if state is NodeState.PAUSED:
             return self.others(p, node, FaultTrait.PAUSES)
@@ -247,7 +246,7 @@ class FaultContext:
         return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
 
     def others_alike(self, p: FaultExecution, node: int) -> dict[int, str]:
-        """Return those faults of `others` that have the same action as this fault."""
+        """Return the other faults with the same action that are active at the node, as fault id -> action."""
         return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
     def release(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
@@ -315,13 +314,13 @@ class FaultContext:
 
     @staticmethod
     def came_back(up: Sequence[Any]) -> bool:
-        """Return whether every node is up again, or is still held down by another fault."""
+        """Return whether each node is up again, or held down by another fault. up: the result of `release_down`."""
         return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
 
     @asynccontextmanager
     async def started_after_error(self, p: FaultExecution) -> AsyncIterator[None]:
-        """Start the nodes that are down if the block raises HarnessError. The block is what a fault does before its
-        end; no other code would start these nodes before the cluster is healed.
+        """Surround the time in which the fault's nodes are down. If the block raises HarnessError, start the nodes that
+        are down: nothing else would start them before the cluster is healed.
         """
         try:
             yield
@@ -377,7 +376,8 @@ class FaultContext:
         await trio.sleep(max(0.0, self.left_s(p)))
 
     async def activities(self, nodes: Sequence[int]) -> list[Any]:
-        """Return what each node's OS process has done so far (`Runtime.activity`), in the order of `nodes`."""
+        """Return how much each node's OS process has done so far, such as its CPU time (`Runtime.activity`), in order.
+        """
         return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: FaultExecution, at_ns: int) -> None:

@@ -10,7 +10,10 @@ from squall.chaos.faults.timeouts import BEHIND_OTHERS_S, WHOLE_WITHIN_S
 
 
 class ExtendableDeadline:
-    """Limits how long a fault waits: a short while, which counts anew as long as other faults block this fault."""
+    """Limits how long a fault waits: `within_s` from now. A check that finds other faults in the way moves the limit to
+    `within_s` after that check, but never by more than `BEHIND_OTHERS_S` in total. in_the_way: returns whether other
+    faults block this one.
+    """
 
     def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
         self._in_the_way, self._within_s = in_the_way, within_s

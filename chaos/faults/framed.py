@@ -20,19 +20,21 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
     for fault in faults:
         if FaultTrait.NEEDS_FRAMES in fault.traits:
             if fault.target.startswith(f"{LINK_TARGET}:"):
-                sources, targets = (_may_be(end, nodes) for end in link_ends("target", fault.target))
+                sources, targets = (_candidates(end, nodes) for end in link_ends("target", fault.target))
                 found |= {link for link in links if link.source in sources and link.target in targets}
                 if FaultTrait.CUTS_LINKS in fault.traits:  # one way, the answers of the opposite link are cut as well
                     found |= {link for link in links if link.target in sources and link.source in targets}
             elif FaultTrait.CUTS_LINKS in fault.traits:  # which links are cut depends on the shape
                 found |= {link for link in links if isinstance(link.source, int)}
             else:
-                found |= {*asked_over(fault.params, _may_be(fault.target, nodes), links)}
+                found |= {*asked_over(fault.params, _candidates(fault.target, nodes), links)}
     return tuple(link for link in links if link in found)
 
 
-def _may_be(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
-    """Return the brokers, or the client zone, that this target may name when its fault begins."""
+def _candidates(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
+    """Return what the target may turn out to be when its fault begins: the client zone or the one broker that it names,
+    or any broker if it is a role such as `leader`.
+    """
     kind, argument = check_target("target", target)
     zone = zone_of(target)
     return [zone] if zone else [int(argument)] if kind == "node" else nodes

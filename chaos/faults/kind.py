@@ -92,7 +92,9 @@ class FaultTrait(StrEnum):
     ENDS_BY_ITSELF = "ends by itself"
     """The fault may make a node's process end by itself: sooner, later or never."""
     STOPS_BROKER = "stops broker"
-    """The fault may make a broker shut down in good order. Such a shutdown is correct, and no trouble of the run."""
+    """The fault may make a broker shut down in good order. Such a shutdown is correct: the run does not count it as a
+    crash.
+    """
     NEEDS_NODE = "needs node"
     """The fault's nodes must run from its begin until the proof that it landed."""
     OF_ONE_NODE = "of one node"
@@ -100,7 +102,9 @@ class FaultTrait(StrEnum):
     ONE_BY_ONE = "one by one"
     """The fault hits all brokers, one after the other. It waits until one is in order again before it hits the next."""
     BY_SIGNAL = "by signal"
-    """A container engine can do this to any container, whatever runs inside."""
+    """The fault stops, pauses or kills a broker's process. A container engine can do so to any container, whatever runs
+    inside.
+    """
     # What it does to links and clients.
     OF_LINKS = "of links"
     """The fault acts on links. Its parameter `side` says whose (other brokers', clients'), and its target may be a
@@ -169,7 +173,7 @@ class PlanCapabilities:
 
     runtime: str
     target: str
-    """Names the implementation of the brokers, such as squall or kafka."""
+    """Names the implementation of the brokers under test, such as squall or kafka."""
     nodes: int
     replicas: int
     upgrade_to: str
@@ -275,17 +279,17 @@ def no_traits(params: Params) -> frozenset[FaultTrait]:
     return frozenset()
 
 
-ELSEWHERE = frozenset(
+NEEDS_PARTITION = frozenset(
     {FaultTrait.MOVES_LEADERS, FaultTrait.NEEDS_FILES, FaultTrait.DAMAGES_FILES, FaultTrait.ENDS_BY_ITSELF}
 )
-"""Lists the traits of faults that land only on a broker that has a partition of the workload, or gets writes to one."""
+"""Lists traits of faults that land only on a broker that has a partition of the workload, or gets writes to one."""
 
 
 def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
     """Return the fault with a coordinator as its target, if the fault hits one broker and can land on any broker.
     Otherwise return it unchanged.
     """
-    movable = fault.target in ("leader", "controller", "random") and not fault.traits & ELSEWHERE
+    movable = fault.target in ("leader", "controller", "random") and not fault.traits & NEEDS_PARTITION
     return replace(fault, target="coordinator") if movable else fault
 
 
@@ -315,16 +319,16 @@ class DrawRules:
 
     params: Callable[[Random], dict[str, Any]] = no_params
     target: Callable[[Random, Params], str | None] | None = None
-    """Draws the target for this kind. None: the target is drawn as for most kinds."""
+    """Draws the target for this kind. If the field or its result is None, the plan draws a role, such as leader."""
     lasts_s: tuple[float, float] = (2.0, 5.0)
     by_default: bool = False
     """Is True if `squall run` draws this kind when --faults is missing."""
     by_default_on_foreign: bool = False
     """Is True if `squall run --runtime external` draws this kind when --faults is missing."""
     swarm: str = ""
-    """Says in which of the independent draws that make a random plan (a swarm plan) this kind may be picked. "first":
-    in the main draw; "newer": in a separate draw, so that seeds that do not pick it keep their old plans; "beside": in
-    a draw that adds faults at any time, beside all others; empty: in none.
+    """Names the draw that may pick this kind for a random plan (swarm). "first": the main draw. "newer": a draw of
+    kinds that were added later; seeds that pick none of them keep their old plans. "beside": a draw of faults that may
+    begin at any time, because they conflict with no other. Empty: no draw picks this kind.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
     """Returns parameters with which the fault is likely to hit something in `squall run`, from the seed, the fault and
@@ -343,8 +347,8 @@ class DrawRules:
     groups, whose members often send requests of the APIs `asked`.
     """
     own_topics: Callable[[Random, Params], Params] = lambda rng, params: params
-    """Returns the parameters of a random plan's fault if clients can handle that their own topics are deleted and
-    recreated. Some of these faults then do so.
+    """Returns the drawn parameters, changed for some faults so that the fault deletes and recreates the workload's own
+    topics. Used in random plans (swarm) if the workload's clients can handle that.
     """
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
     """Returns a fault of another kind, with its target, that takes the place of this fault in a random plan (swarm).
@@ -369,16 +373,18 @@ class FaultKind:
     `squall.checkers.guarantees`).
     """
     worse_class: str = ""
-    """Names the class of the fault if it hit all in-sync replicas; empty: `fault_class`."""
+    """Names the class of the fault (such as WM instead of W1) if it hit all in-sync replicas of a partition; empty:
+    `fault_class`.
+    """
     duration_s: NumericParameter
     params: Mapping[str, NumericParameter | ChoiceParameter] = field(default_factory=dict)
     traits: frozenset[FaultTrait] = frozenset()
     more_traits: Callable[[Params], frozenset[FaultTrait]] = no_traits
     """Returns the traits that follow from the fault's parameters."""
     worlds: frozenset[str] = OUR_WORLDS
-    """Names the runtimes that can play this kind."""
+    """Names the runtimes that can play this kind (of `RUNTIMES`)."""
     nowhere_else: str = ""
-    """Says why the other runtimes cannot play this kind."""
+    """Says why the runtimes that are not in `worlds` cannot play this kind."""
     needs_nodes: Callable[[Params], int] = one_broker
     """Returns how many brokers the fault needs at least."""
     asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -395,7 +401,7 @@ class FaultKind:
     alone: Callable[[Params], dict[str, Any]] = same
     """Adapts the fault's parameters to a cluster of only one broker."""
     of_clients: Callable[[Params], dict[str, Any]] = same
-    """Moves the fault's parameters to clients' links. Only faults of links have this."""
+    """Returns the parameters changed so that the fault hits clients' links. Only faults of links have this."""
     for_foreign_brokers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
     """Adapts the fault's parameters to brokers that are not Squall's. The flag is True if the cluster is run by
     somebody else (`--runtime external`).

@@ -14,8 +14,8 @@ PEERS = ChoiceParameter(SIDES, "peers")
 BETWEEN_BROKERS = ("peers", *TRAFFIC)
 """Lists the values of `side` that select only connections between brokers."""
 MEASURED_BYTES = 30_000
-"""Gives the bytes of the largest request of a probe, which measures how a fault slows down or cuts up bytes. Its client
-id, which pads the request, holds at most 32,767.
+"""Gives the size of the largest probe request, in bytes. Such probes measure how a fault slows bytes down or cuts them
+up. The request is padded by its client id, which holds at most 32,767 bytes.
 """
 
 
@@ -30,8 +30,8 @@ def on_clients_side(params: Params) -> dict[str, Any]:
 
 
 def indistinct_traffic(params: Params, setting: PlanCapabilities) -> str:
-    """Return why `side` = `replication` or `controller` is impossible in this plan: the links can distinguish requests
-    between Squall's own brokers only. Empty: it is possible, or the fault has another `side`.
+    """Return why the plan cannot have `side` = `replication` or `controller`. Empty: it can, or `side` has another
+    value. The frame relay can select these requests only if the brokers are Squall's own.
     """
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":

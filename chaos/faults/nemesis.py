@@ -46,7 +46,8 @@ class UpcomingFault(NamedTuple):
 
 class Nemesis:
     """Injects the faults of a plan at their times. cluster: reports leaders and ISRs. record: takes each line of
-    nemesis.jsonl. probe_ms: the slowest probe before the load, in ms, as the plan has it.
+    nemesis.jsonl. probe_ms: how long the slowest probe took before the load, in ms; the time-out of probes depends on
+    it.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Nemesis:
             context.note(p)
 
     async def _resolve_when_true(self, p: FaultExecution) -> None:
-        """Wait for the fault's condition, then find its target. All brokers are asked, so that a paused broker delays
-        nothing.
+        """Wait for the fault's condition, then find its target. The cluster's state is merged from the answers of all
+        brokers, so a paused broker delays nothing.
         """
         parts = triggers.parse(f"fault {p.fault.id}", p.fault.when)
         async with AsyncExitStack() as stack:
@@ -164,7 +165,7 @@ class Nemesis:
         with trio.move_on_after(fault.within_s):
             while True:
                 seen = await view() if any(map(triggers.looks_at_cluster, parts)) else None
-                found = [self._look(part, seen) for part in parts]
+                found = [self._evaluate(part, seen) for part in parts]
                 p.trigger["seen"] = found[0][0] if len(found) == 1 else [what for what, _ in found]
                 if all(true for _, true in found):
                     p.trigger["true_ns"] = context.now_ns()
@@ -172,8 +173,10 @@ class Nemesis:
                 await trio.sleep(triggers.poll_s(parts))
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
 
-    def _look(self, part: triggers.Condition, view: ClusterSnapshot | None) -> tuple[int | str | None, bool]:
-        """Return the observed value for one part of a condition, and whether that part is true."""
+    def _evaluate(self, part: triggers.Condition, view: ClusterSnapshot | None) -> tuple[int | str | None, bool]:
+        """Return the current value that one part of a condition tests, and whether that part is true. view: the
+        cluster's state; None if no part of the condition needs it.
+        """
         if isinstance(part, triggers.AfterFaultCondition):
             other = next(each for each in self.played if each.fault.id == part.fault)
             at = other.ended if part.ended else other.began

@@ -40,9 +40,10 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
     onto it (fill).
 
     Evidence is Metadata before and after, and the controller's answers. A refused request is repeated while the fault
-    lasts, and longer while other faults are active: the controller, or the broker that should lead, may be down or
-    behind. The fault then lasts as planned from the moment at which the request was accepted. After a move, an election
-    of the new preferred leader is requested. A move may finish after the fault is over.
+    lasts, and longer while other faults are active: the controller may be down, or the broker that should lead may be
+    down or out of sync. If the request is accepted only after the planned end, the fault's duration begins anew at that
+    moment. After a move, an election of the new preferred leader is requested. A move may finish after the fault is
+    over.
     """
     how = str(p.fault.params["how"])
     context.begun(p)
@@ -110,7 +111,9 @@ async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple
 
 
 def _is_over(context: FaultContext, p: FaultExecution, waiting: ExtendableDeadline) -> bool:
-    """Return whether it is too late for another request."""
+    """Return whether it is too late to send the request once more: the fault's duration has passed, and so has
+    `waiting`, which lasts longer while other faults are active.
+    """
     return context.left_s(p) <= AGAIN_S and waiting.is_over()
 
 
@@ -177,9 +180,10 @@ def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot)
 
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterSnapshot, led: set[str]) -> bool:
-    """Return whether at least one partition got the leader that was asked for, and did not have that leader before. If
-    the controller says that a partition needed no election, it is enough that the partition had the right leader. That
-    another fault changes the leader again later makes no difference.
+    """Return whether at least one partition got the leader that was asked for, and did not have it before. If the
+    controller says that a partition needed no election, it may have had this leader before. said: the controller's
+    answer for each partition. led: the partitions that had the right leader at any moment since; another fault may
+    change it again.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
@@ -202,18 +206,18 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
     context.begun(p)
     env = context.runtime.env(f"resign-{p.fault.id}")
     # Brokers answer a vote request only on the listener between brokers.
-    inside = Client(env, addresses(context.runtime.bootstrap(INTERNAL)), INSIDE)
+    client = Client(env, addresses(context.runtime.bootstrap(INTERNAL)), INSIDE)
     trouble: Exception | None = None
     async with trio.open_nursery() as nursery:
-        await nursery.start(inside.run)
+        await nursery.start(client.run)
         try:
-            await _make_resign(context, p, inside)
+            await _make_resign(context, p, client)
         except (
             HarnessError,
             UnresolvedTargetError,
         ) as problem:  # Keep the bare error: a nursery would wrap it in a group.
             trouble = problem
-        inside.close()
+        client.close()
     if trouble is not None:
         raise trouble
     await context.rest(p)
@@ -221,16 +225,16 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
     p.landed = True
 
 
-async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client) -> None:
-    """Ask the controller to resign until the quorum has a leader in a later epoch. If that takes longer than the
-    planned time, the fault lasts as planned from then on. Raise HarnessError if no new leader follows while the fault
-    lasts; while other faults are active, the wait is longer.
+async def _make_resign(context: FaultContext, p: FaultExecution, client: Client) -> None:
+    """Ask the controller to resign until the quorum has a leader in a later epoch. If that leader is elected only after
+    the planned end, the fault's duration begins anew at that moment. Raise HarnessError if no new leader is elected
+    while the fault lasts; while other faults are active, the wait is longer.
     """
     waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     while True:
-        before = await _controller(context, p, inside, waiting)
+        before = await _controller(context, p, client, waiting)
         p.evidence = {"before": _quorum(before)}
-        asked, after = await _successor(context, p, inside, before, waiting)
+        asked, after = await _successor(context, p, client, before, waiting)
         if asked:
             break
         if _is_over(context, p, waiting):
@@ -241,13 +245,14 @@ async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client)
 
 
 async def _controller(
-    context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
+    context: FaultContext, p: FaultExecution, client: Client, waiting: ExtendableDeadline
 ) -> QuorumDescription:
-    """Return the quorum's state once its leader is among the targets. If another controller has followed since the
-    targets were resolved, resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too long.
+    """Return the quorum's state once its leader is among the targets. The quorum may have elected another leader since
+    the targets were resolved; then resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too
+    long.
     """
     while True:
-        seen = await _answer(context, p, partial(admin.describe_quorum, inside), waiting)
+        seen = await _answer(context, p, partial(admin.describe_quorum, client), waiting)
         if seen.leader_id in p.resolved:
             return seen
         if _is_over(context, p, waiting):
@@ -259,19 +264,19 @@ async def _controller(
 
 
 async def _successor(
-    context: FaultContext, p: FaultExecution, inside: Client, before: QuorumDescription, waiting: ExtendableDeadline
+    context: FaultContext, p: FaultExecution, client: Client, before: QuorumDescription, waiting: ExtendableDeadline
 ) -> tuple[int, QuorumDescription]:
-    """Ask the controller to resign until the quorum has a leader in a later epoch. Return how often the controller of
-    `before` was asked, and the quorum's new state.
+    """Ask the controller to resign until the quorum has a leader in a later epoch. Return how many of these requests
+    the controller of `before` answered, and the quorum's new state.
     """
     asked = 0
 
     async def ask() -> QuorumDescription | None:
         nonlocal asked
-        quorum = await admin.describe_quorum(inside)
+        quorum = await admin.describe_quorum(client)
         if quorum.epoch > before.epoch:
             return quorum if quorum.leader_id >= 0 else None
-        response = await admin.unseat_controller(inside)
+        response = await admin.unseat_controller(client)
         asked += response.epoch == before.epoch  # A request without an answer may not have reached the controller.
         return None
 

@@ -34,7 +34,7 @@ from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTraff
 LAST_LOOK_S = 0.5
 """Gives how long before the end of a cut the cut links are probed once more, in s."""
 LOOK_S = LAST_LOOK_S - POLL_S
-"""Limits a probe over a link that is still cut, in s."""
+"""Is the time-out of the middle and last probes of a cut link, in s. The last probes thus fail before the cut ends."""
 
 
 async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -79,7 +79,7 @@ async def _cut(
     try:
         with context.proving(links):
             await context.put_all(p, name, cuts)
-            during = await _both_looks(context, links, first, context.probe_timeout_s)
+            during = await _probe_with_directions(context, links, first, context.probe_timeout_s)
         # A fault that has ended meanwhile did not silence a link that answered before.
         alone = [link for link in whole if context.company(p, link) <= company[link]]
         context.check_landed(p, context.now_ns())
@@ -115,11 +115,11 @@ async def _cut(
     p.landed = not p.error
 
 
-async def _both_looks(
+async def _probe_with_directions(
     context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
 ) -> list[ProbeResult]:
-    """Probe the links, and at the same time test which direction of each link is cut (`ways`). Return the probes'
-    results.
+    """Probe the links, and at the same time test in which direction each link is cut (`ways`). Return the results of
+    the probes. limit_s: the time-out of a probe.
     """
     found = list[ProbeResult]()
 
@@ -142,7 +142,7 @@ async def _in_the_middle(
     if free_s <= 0:
         return []
     await trio.sleep(free_s * context.rng(p, "middle").random())
-    return await _both_looks(context, links, ways, LOOK_S)
+    return await _probe_with_directions(context, links, ways, LOOK_S)
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
@@ -245,8 +245,9 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
 async def _watched(
     context: FaultContext, links: Sequence[Link], patience_s: float
 ) -> AsyncIterator[tuple[set[Link], dict[Link, ProbeResult]]]:
-    """Keep one connection open over each link that answers in time, while the block runs. Yield the set of these links,
-    and a mapping that contains, after the block, how each connection ended.
+    """Open one connection over each link, and wait until each is open or has failed, but at most `patience_s` seconds.
+    Yield the set of links with an open connection, and a mapping from each link to how its connection ended. The
+    mapping is complete after the block.
     """
     opened: set[Link] = set()
     ended: dict[Link, ProbeResult] = {}

@@ -14,7 +14,7 @@ from squall.workloads.control import ClientHandle, GroupIdentity
 ASKED_WITHIN_S = 2.0
 """Limits how long the harness waits for a coordinator's answer to one question, in s."""
 MEMBER_WITHIN_S = 15.0
-"""Limits how long a fault waits until a client is a member and has a process that can crash, in s. Other faults may
+"""Limits how long a fault waits until a client runs and its coordinator knows it as a member, in s. Other faults may
 have removed the client from its group.
 """
 

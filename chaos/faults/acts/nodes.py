@@ -66,24 +66,26 @@ async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
         await context.rest(p, partial(record_processes, context, p))
         return
     context.check_landed(p, context.now_ns())
-    await _ask(context, found)
+    await _probe_found(context, found)
     await record_processes(context, p)
     while (left_s := context.left_s(p)) > 0:
         _check_down(context, found)
         await trio.sleep(min(POLL_S, left_s))
     _check_down(context, found)
-    await _ask(context, found)
+    await _probe_found(context, found)
 
 
 async def record_processes(context: FaultContext, p: FaultExecution) -> None:
-    """Record in the evidence which OS processes the nodes have at this moment and what they have done. The nodes are
-    down, so any process contradicts the fault.
+    """Record in the evidence the state and CPU time of the nodes' OS processes at this moment. The nodes are down, so
+    any process contradicts the fault.
     """
     p.evidence["middle"] = await context.activities(p.resolved)
 
 
-async def _ask(context: FaultContext, found: Found) -> None:
-    """Probe every link to the nodes that were already down (`found`), and count there how often each node answered."""
+async def _probe_found(context: FaultContext, found: Found) -> None:
+    """Probe every link to the nodes of `found`, which were already down. Count in a node's entry the probes (`asked`),
+    and those that were answered (`answered`).
+    """
     links = [link for link in context.runtime.links() if link.target in found]
     for link, probe in zip(links, await context.probes(links), strict=True):
         seen = found[link.target]

@@ -2,7 +2,8 @@
 alters settings, deletes records.
 
 If the verdict depends on a request, the history records the request before it is sent. A request is repeated until it
-is accepted, also after the fault's time: another fault may block the controller or the leader for a while.
+is accepted, for up to `PATIENCE_S` after the fault's planned end: another fault may block the controller or the leader
+for a while.
 """
 
 from __future__ import annotations
@@ -57,21 +58,21 @@ Ask = Callable[[], Awaitable[str]]
 async def change(context: FaultContext, p: FaultExecution) -> None:
     """Change topics as the parameter `how` says. Evidence is the requests and the cluster's answers."""
     context.begun(p)
-    desk = None if context.clients is None else context.clients.admin_log
-    if desk is None:
+    log = None if context.clients is None else context.clients.admin_log
+    if log is None:
         raise UnresolvedTargetError("there is no workload")
     how = str(p.fault.params["how"])
     if how == "churn":
-        await _churn(context, p, desk)
+        await _churn(context, p, log)
     elif how == "remake":
-        async with _name_lock(desk, desk.topics[0]):
-            await _recreate(context, p, desk)
+        async with _name_lock(log, log.topics[0]):
+            await _recreate(context, p, log)
     elif how == "partitions":
-        await _grow(context, p, desk)
+        await _grow(context, p, log)
     elif how == "delete_records":
-        await _delete_records(context, p, desk)
+        await _delete_records(context, p, log)
     else:
-        await _alter(context, p, desk, how)
+        await _alter(context, p, log, how)
     await trio.sleep(max(0.0, context.left_s(p)))
     p.ended = context.now_ns()
     p.error = changed_topics(p.evidence, p.fault.params, ()) or None
@@ -101,15 +102,15 @@ async def _retry(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple
 # --------------------------------------------------------------------------------------------- topics and partitions
 
 
-async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
+async def _churn(context: FaultContext, p: FaultExecution, log: AdminLog) -> None:
     """Create a topic, write to it, delete it, and create it again under its name, at least twice. The last topic stays.
 
     The topic is deleted by its id: a request that a broker held back must not delete the next topic of this name.
     """
-    client, like = context.cluster.client, desk.topics[0]
+    client, like = context.cluster.client, log.topics[0]
     topic = NewTopic(f"passing-{p.fault.id}", PARTITIONS, like.replication_factor, like.configs)
     places = [(topic.name, index) for index in range(PARTITIONS)]
-    process, ids = desk.recorder.process("admin", VERSION, {}), list[bytes]()
+    process, ids = log.recorder.process("admin", VERSION, {}), list[bytes]()
     p.evidence = {"topic": topic.name, "ids": [], "acknowledged": []}
 
     async def make() -> str:
@@ -121,12 +122,12 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
     while True:
         await _retry(context, p, make, MADE)
         # The new topic has the same settings. Without them the verdict would not know whether it has a retention.
-        if like.name in desk.recorder.settings:
-            desk.recorder.topic_settings({topic.name: desk.recorder.settings[like.name]})
+        if like.name in log.recorder.settings:
+            log.recorder.topic_settings({topic.name: log.recorder.settings[like.name]})
         for place in places:
-            _declare(desk, topic, place)
+            _declare(log, topic, place)
         env = context.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
-        topic_id, acknowledged = await write_to(env, desk.bootstrap, places, desk.recorder, ids, PATIENCE_S)
+        topic_id, acknowledged = await write_to(env, log.bootstrap, places, log.recorder, ids, PATIENCE_S)
         ids.append(topic_id)
         p.evidence["ids"].append(topic_id.hex())
         p.evidence["acknowledged"].append(acknowledged)
@@ -134,23 +135,23 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
             raise HarnessError(f"within {PATIENCE_S:g} s nobody told the id and the leaders of topic {topic.name}")
         if len(ids) > 1 and context.left_s(p) <= 0:
             return
-        desk.recorder.deletes(process, topic.name)
-        desk.recorder.flush()
+        log.recorder.deletes(process, topic.name)
+        log.recorder.flush()
         await _retry(context, p, delete, GONE)
         await trio.sleep(AGAIN_S)
 
 
-async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
+async def _recreate(context: FaultContext, p: FaultExecution, log: AdminLog) -> None:
     """Delete the first topic of the workload, and create it again under its name.
 
     The topic's clients crash before that, so that the history shows which of the two topics each operation was about.
     The group stays, with its offsets; its next members start once the topic exists again.
     """
     assert context.clients is not None
-    client, like, me = context.cluster.client, desk.topics[0], p.fault.id
-    topic = replace(like, partitions=_count(desk, like))
+    client, like, me = context.cluster.client, log.topics[0], p.fault.id
+    topic = replace(like, partitions=_count(log, like))
     handles = [*context.clients.producers, *context.clients.readers]
-    process, crashed, ids = desk.recorder.process("admin", VERSION, {}), list[ClientHandle](), list[bytes]()
+    process, crashed, ids = log.recorder.process("admin", VERSION, {}), list[ClientHandle](), list[bytes]()
 
     async def delete() -> str:
         return await admin.delete_topic(client, ids[0], ASK_MS)
@@ -184,8 +185,8 @@ async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) ->
             if handle.crash(me) is not None:
                 crashed.append(handle)
         await _retry(context, p, _at_rest(handles))
-        desk.recorder.remakes(process, topic.name, ids[0].hex())
-        desk.recorder.flush()
+        log.recorder.remakes(process, topic.name, ids[0].hex())
+        log.recorder.flush()
         await _retry(context, p, delete, GONE)
         await _retry(context, p, make, MADE)
         await _retry(context, p, known)
@@ -207,64 +208,64 @@ def _at_rest(handles: Sequence[ClientHandle]) -> Ask:
     return ask
 
 
-async def _grow(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
+async def _grow(context: FaultContext, p: FaultExecution, log: AdminLog) -> None:
     """Add a partition to a topic of the workload, and write to that partition."""
-    client, topic = context.cluster.client, _drawn(context, p, desk)
-    async with _name_lock(desk, topic):
-        count = 1 + _count(desk, topic)
+    client, topic = context.cluster.client, _drawn(context, p, log)
+    async with _name_lock(log, topic):
+        count = 1 + _count(log, topic)
         await _retry(context, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
         place = topic.name, count - 1
-        _declare(desk, topic, place)
+        _declare(log, topic, place)
     env = context.runtime.env(f"passing-{p.fault.id}")
     acknowledged = 0
     while not acknowledged and context.left_s(p) + PATIENCE_S > 0:
-        _, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
+        _, acknowledged = await write_to(env, log.bootstrap, [place], log.recorder, (), PATIENCE_S)
         await trio.sleep(0.0 if acknowledged else AGAIN_S)
     p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
 
 
-def _drawn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> NewTopic:
-    return context.rng(p, "topic").choice(desk.topics)
+def _drawn(context: FaultContext, p: FaultExecution, log: AdminLog) -> NewTopic:
+    return context.rng(p, "topic").choice(log.topics)
 
 
-def _count(desk: AdminLog, topic: NewTopic) -> int:
-    return sum(name == topic.name for name, _ in desk.recorder.partitions)
+def _count(log: AdminLog, topic: NewTopic) -> int:
+    return sum(name == topic.name for name, _ in log.recorder.partitions)
 
 
-def _name_lock(desk: AdminLog, topic: NewTopic) -> trio.Lock:
+def _name_lock(log: AdminLog, topic: NewTopic) -> trio.Lock:
     """Return the lock of a topic's name. It is held during requests that name the topic, which must not hit a later
     topic of the same name.
     """
-    return desk.turns.setdefault((topic.name, ""), trio.Lock())
+    return log.turns.setdefault((topic.name, ""), trio.Lock())
 
 
-def _declare(desk: AdminLog, topic: NewTopic, place: Place) -> None:
+def _declare(log: AdminLog, topic: NewTopic, place: Place) -> None:
     """Record a new partition in the history."""
     cleanup = topic.configs.get("cleanup.policy", "delete")
     age, size = (int(topic.configs.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
-    desk.recorder.partition(*place, cleanup=cleanup, retention_ms=age, retention_bytes=size, added=True)
+    log.recorder.partition(*place, cleanup=cleanup, retention_ms=age, retention_bytes=size, added=True)
 
 
 # ------------------------------------------------------------------------------------------------ settings, records
 
 
-async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: str) -> None:
+async def _alter(context: FaultContext, p: FaultExecution, log: AdminLog, how: str) -> None:
     """Alter a setting of one of the workload's topics, and restore the old value when the fault ends. Only one fault at
     a time alters the same setting of a topic; a second fault waits until the first has restored the value.
     """
-    client, topic, name = context.cluster.client, _drawn(context, p, desk), SETTINGS[how]
+    client, topic, name = context.cluster.client, _drawn(context, p, log), SETTINGS[how]
     before, now = topic.configs.get(name), str(int(p.fault.params["value"]))
-    process = desk.recorder.process("admin", VERSION, {})
+    process = log.recorder.process("admin", VERSION, {})
 
     async def alter(value: str | None) -> None:
         async def ask() -> str:
             return (await topics.alter_topics(client, {topic.name: {name: value}}))[topic.name]
 
-        async with _name_lock(desk, topic):
-            parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
+        async with _name_lock(log, topic):
+            parts = [part for place, part in log.recorder.partitions.items() if place[0] == topic.name]
             lasts_ms = -1 if value is None else int(value)
             ops = (
-                [_record_request(desk, process, how, part, retention_ms=lasts_ms) for part in parts]
+                [_record_request(log, process, how, part, retention_ms=lasts_ms) for part in parts]
                 if how in REMOVES
                 else []
             )
@@ -272,13 +273,13 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
             # answer.
             await _retry(context, p, ask)
             for op in ops:
-                desk.recorder.complete(op, OperationStatus.OK)
+                log.recorder.complete(op, OperationStatus.OK)
 
     async def seen() -> str:
         value = p.evidence["seen"] = await topics.topic_setting(client, topic.name, name)
         return "" if value == now else f"{name} is {value}"
 
-    async with desk.turns.setdefault((topic.name, name), trio.Lock()):
+    async with log.turns.setdefault((topic.name, name), trio.Lock()):
         await alter(now)
         p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
         await _retry(context, p, seen)
@@ -286,34 +287,34 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
         await alter(before)
 
 
-async def _delete_records(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
+async def _delete_records(context: FaultContext, p: FaultExecution, log: AdminLog) -> None:
     """Delete the older records of some partitions of the workload, up to an offset that is committed. At the end, a new
     client asks for the log start offsets.
     """
-    rng, process = context.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
-    places = [(topic, index) for topic in desk.topics for index in range(topic.partitions)]
+    rng, process = context.rng(p, "offsets"), log.recorder.process("admin", VERSION, {})
+    places = [(topic, index) for topic in log.topics for index in range(topic.partitions)]
     chosen = rng.sample(places, rng.randint(1, len(places)))
     p.evidence = {"deleted": {}}
     for topic, index in chosen:
-        async with _name_lock(desk, topic):
-            before, low = await _delete_before(context, p, desk, process, (topic.name, index), rng)
+        async with _name_lock(log, topic):
+            before, low = await _delete_before(context, p, log, process, (topic.name, index), rng)
         p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
     await trio.sleep(max(0.0, context.left_s(p)))
     wanted = [(topic.name, index) for topic, index in chosen]
-    for (name, index), listed in (await _log_starts(context, p, desk, wanted)).items():
+    for (name, index), listed in (await _log_starts(context, p, log, wanted)).items():
         p.evidence["deleted"][f"{name}-{index}"]["log_start"] = listed.offset
 
 
 async def _log_starts(
-    context: FaultContext, p: FaultExecution, desk: AdminLog, places: Sequence[Place]
+    context: FaultContext, p: FaultExecution, log: AdminLog, places: Sequence[Place]
 ) -> dict[Place, admin.ListedOffset]:
     """Return the earliest offsets that a new client gets by ListOffsets. The history records each request and response.
     """
     env = context.runtime.env(f"asking-{p.fault.id}")
     async with trio.open_nursery() as nursery:
-        client = Client(env, desk.bootstrap, CLIENT_SETTINGS)
+        client = Client(env, log.bootstrap, CLIENT_SETTINGS)
         await nursery.start(client.run)
-        reader = RecordedReader(env, client, desk.recorder, LoadCounters(), role="admin", consumer=ConsumerSettings())
+        reader = RecordedReader(env, client, log.recorder, LoadCounters(), role="admin", consumer=ConsumerSettings())
         found = await reader.list_offsets(places, EARLIEST, PATIENCE_S)
         client.close()
         nursery.cancel_scope.cancel()
@@ -321,7 +322,7 @@ async def _log_starts(
 
 
 async def _delete_before(
-    context: FaultContext, p: FaultExecution, desk: AdminLog, process: int, place: Place, rng: Random
+    context: FaultContext, p: FaultExecution, log: AdminLog, process: int, place: Place, rng: Random
 ) -> tuple[int, int]:
     """Delete records of one partition. Return the offset before which they were deleted, and the partition's low
     watermark (the smallest log start offset of all replicas).
@@ -338,15 +339,15 @@ async def _delete_before(
             return wrong
         before = bounds[0].offset + int(share * (bounds[1].offset - bounds[0].offset))
         # Each attempt is an operation of its own: the brokers may still carry out one that got no answer.
-        op = _record_request(desk, process, "delete_records", desk.recorder.partitions[place], to=before)
+        op = _record_request(log, process, "delete_records", log.recorder.partitions[place], to=before)
         try:
             error, low = await topics.delete_records(client, place, before, timeout_ms=ASK_MS)
         except RequestFailed as failure:
-            desk.recorder.complete(op, OperationStatus.INFO, failure.why)
+            log.recorder.complete(op, OperationStatus.INFO, failure.why)
             raise
         # The checkers need the leader epoch: only within one epoch is a log start that goes back an offset-regression.
         led = {} if error else {"led": bounds[0].led_epoch}
-        desk.recorder.complete(op, OperationStatus.INFO if error else OperationStatus.OK, error, **led)
+        log.recorder.complete(op, OperationStatus.INFO if error else OperationStatus.OK, error, **led)
         found = before, low
         return error
 
@@ -354,10 +355,11 @@ async def _delete_before(
     return found
 
 
-def _record_request(desk: AdminLog, process: int, what: str, part: int, **more: int) -> int:
-    """Record a request in the history before it is sent, because brokers may carry it out whatever the response says.
-    Return the number of the operation.
+def _record_request(log: AdminLog, process: int, what: str, part: int, **more: int) -> int:
+    """Record an administrator's request in the history before it is sent, because brokers may carry it out whatever the
+    response says. Return the operation's number. process: the administrator's process in the history. what: the kind of
+    request. part: the number of the partition in the history. more: values of the request, such as an offset.
     """
-    op = desk.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
-    desk.recorder.flush()
+    op = log.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
+    log.recorder.flush()
     return op

@@ -45,7 +45,9 @@ def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
 async def cut_traffic(
     context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: BrokerTraffic
 ) -> None:
-    """Cut one kind of traffic on links between brokers."""
+    """Cut one kind of request, replication or requests to controllers, on links between brokers. cuts: each link, and
+    how it is cut.
+    """
     if not can_probe_traffic(context.runtime):
         raise HarnessError(f"runtime {context.runtime.name} cannot be asked for {traffic.value} alone")
     links = [link for link, _ in cuts]
@@ -97,7 +99,10 @@ async def cut_traffic(
 def _wrong(
     during: Sequence[ProbeResult], other: dict[Link, ProbeResult], after: Sequence[ProbeResult], alone: Sequence[Link]
 ) -> str | None:
-    """Return what contradicts the cut, or None if the cut is proven."""
+    """Return what contradicts the cut, or None if the cut is proven. during: probes with the kind of request that was
+    cut. other: probes with another kind, during the cut. after: probes of the healed links. alone: the links that no
+    other fault can have silenced.
+    """
     if not alone:
         return "other faults came to its targets as it began: nobody knows which of them silenced these links"
     if any(probe.ok for probe in during):

@@ -6,10 +6,10 @@ begin and just after its end. A proxy's own report that it has a toxic proves no
 longer. So the shortest of several round trips are compared, and the effect must be larger than noise that lasts for
 seconds.
 
-Other faults may be active on the same link or at its target at the same time. These can only make the link worse. So a
-measurement with the fault is compared only with measurements without it during which the same other faults, or more of
-them, were active. While other faults are active, a comparison can confirm the fault and never refute it: if two faults
-slow a link down, the slower fault may hide the other.
+Other faults may be active on the same link or at its target at the same time. These can only make the link worse. So
+each measurement notes which other faults were active. A measurement with the fault is compared only with measurements
+without it that were made while at least the same other faults were active. While other faults are active, a comparison
+can confirm the fault but never refute it: if two faults slow a link down, the slower one may hide the other.
 
 A link that does not answer (because its broker is down, or another fault cuts it) is left out. At least one link must
 prove the fault, and no link may contradict it.
@@ -33,22 +33,24 @@ from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault, NodeState, ProbeResult
 
 ANSWER_BYTES = 2_000
-"""Is an upper bound for the size of a probe's response, in bytes. The response passes the same narrow link."""
+"""Is an upper bound for the size of a probe's response, in bytes. A fault that limits or cuts up the bytes of a link
+delays the response as well as the request.
+"""
 SURE = 0.8
 """Gives the share of the planned effect (such as a delay) that must be measured at least: clocks and timers are not
 exact.
 """
 OF_MEAN = 0.25
-"""Gives the share of the planned average effect that must be measured at least, for a fault that sometimes has no
-effect.
+"""Gives the share of the planned average delay that the measured average must reach at least. It matters for a fault
+with so much jitter that a single delay may be 0.
 """
 LEAST_MS = 1.0
 ROUNDS = 3
 """Gives how often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
 Measure = Callable[[Link, float], Awaitable[ProbeResult]]
-"""Measures a link. The number is how many seconds the same measurement took before the fault: other faults may slow the
-link down, too.
+"""Measures a link. The number is how many seconds the measurement took before the fault, because other faults may slow
+the link down, too. The time-out is longer by this time.
 """
 Timed = Callable[..., Awaitable[ProbeResult]]
 """Measures a link, within the keyword argument `timeout_s`."""
@@ -104,8 +106,9 @@ def _against(
     quiet: Sequence[tuple[frozenset[int], ProbeResult]],
     during: Sequence[tuple[frozenset[int], ProbeResult]],
 ) -> bool | None:
-    """Return whether the measurements show the fault, or None if there is nothing to compare. A measurement with the
-    fault is compared with measurements without it that were made while the same other faults, or more, were active.
+    """Compare the measurements during the fault with `quiet`, those before or after it. Return True if they prove the
+    fault, False if they contradict it, and None if they do neither. A measurement with the fault is compared only with
+    measurements without it that were made while at least the same other faults were active.
     """
     shown = None
     for company in dict.fromkeys(company for company, _ in quiet):
@@ -170,8 +173,9 @@ def connection_end_proof(
     error: str,
     extra_evidence: Mapping[str, Any],
 ) -> LinkFaultProof:
-    """Return the proof of a fault that ends connections, which would stay open without it. is_whole, is_struck: return
-    whether a measurement shows a connection that stayed open, or one that the fault ended.
+    """Return the proof of a fault that ends connections. measure: opens a connection over a link, and reports what
+    became of it. is_whole, is_struck: return whether a measurement shows a connection that stayed open, or one that the
+    fault ended. error: the text to report if the fault is not proven.
     """
     return LinkFaultProof(
         fault,
@@ -194,18 +198,18 @@ async def play_measured(context: FaultContext, p: FaultExecution, proof: LinkFau
     seen = {link: LinkMeasurement() for link in links}
     # One intact link is enough to begin: others may be dead for the time of another fault, and prove nothing then. At
     # the end every link that was intact must be compared.
-    await _quiet(context, p, proof, {link: seen[link].before for link in links}, enough=any)
+    await _measure_without(context, p, proof, {link: seen[link].before for link in links}, enough=any)
     whole = [link for link in links if seen[link].before]
     context.begun(p)
     try:
         await context.put_all(p, name, dict.fromkeys(links, proof.fault))
         before_s = {link: min(probe.round_trip_ms for _, probe in seen[link].before) / 1000 for link in whole}
-        await _while_on(context, p, proof, {link: seen[link].during for link in whole}, before_s)
+        await _measure_with(context, p, proof, {link: seen[link].during for link in whole}, before_s)
         await context.rest(p)
     finally:
         await context.lift_all(name, links)
         p.ended = context.now_ns()  # The measurements that follow prove that the fault is over.
-    await _quiet(context, p, proof, {link: seen[link].after for link in whole}, enough=all)
+    await _measure_without(context, p, proof, {link: seen[link].after for link in whole}, enough=all)
     proven = await _compared(context, p, proof, {link: seen[link] for link in whole})
     p.evidence = {
         "links": [str(link) for link in links],
@@ -257,8 +261,8 @@ async def _sample(
     into: Samples,
     before_s: Mapping[Link, float] = NOTHING,
 ) -> None:
-    """Measure each link once, all at the same time. Keep a measurement if it is usable and the other active faults
-    stayed the same meanwhile.
+    """Measure each link of `into` once, all at the same time. Append a measurement to `into` if `keep` accepts it and
+    the other active faults stayed the same meanwhile. before_s: as for `_measure_with`.
     """
 
     async def one(link: Link) -> ProbeResult:
@@ -271,7 +275,7 @@ async def _sample(
     await context.each(list(into), one)
 
 
-async def _quiet(
+async def _measure_without(
     context: FaultContext,
     p: FaultExecution,
     proof: LinkFaultProof,
@@ -279,8 +283,9 @@ async def _quiet(
     *,
     enough: Callable[[Sequence[bool]], bool],
 ) -> None:
-    """Measure the links without the fault. If too few answer, measure those links again for a short while whose target
-    broker runs.
+    """Measure the links without the fault, and append the measurements to `into`. Repeat for a short while until enough
+    links are measured. Then measure these links in further rounds. enough: `any` or `all` of the links whose target
+    runs.
     """
     waiting = patience(context, p, list(into))
     while True:
@@ -294,11 +299,12 @@ async def _quiet(
         await _sample(context, p, proof, proof.is_whole, {link: found for link, found in into.items() if found})
 
 
-async def _while_on(
+async def _measure_with(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, into: Samples, before_s: Mapping[Link, float]
 ) -> None:
-    """Measure with the fault: as soon as it is active, at a random moment, and again shortly before its end. If another
-    fault cuts a link's measurement short, repeat the measurement as long as this fault lasts.
+    """Measure the links with the fault, and append the measurements to `into`: as soon as the fault is active, at a
+    random moment, and shortly before its end. If another fault cuts a link's measurement short, repeat the measurement
+    as long as this fault lasts. before_s: how many seconds each link's measurement took before the fault.
     """
     began, took_s = trio.current_time(), context.left_s(p)
     with trio.move_on_after(max(0.0, took_s - POLL_S)):  # do not wait longer for a link that another fault cuts
@@ -325,7 +331,9 @@ async def _while_on(
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], ProbeResult]]) -> Mapping[str, Any]:
-    """Return the shortest round trip, for the evidence. Empty samples mean that no probe was answered."""
+    """Return evidence: the measurement with the shortest round trip, and the number of samples (`of`). Without samples,
+    the evidence is that no probe was answered.
+    """
     if not samples:
         return {"ok": False, "round_trip_ms": None, "error": "no answer", "of": 0}
     probe = min((probe for _, probe in samples), key=lambda each: each.round_trip_ms)

@@ -21,4 +21,4 @@ def _found() -> dict[str, FaultKind]:
 
 
 KINDS: Mapping[str, FaultKind] = _found()
-"""Maps the name of every kind of fault to its kind."""
+"""Maps the name of each kind of fault to its description, in the order of `place`."""

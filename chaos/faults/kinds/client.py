@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle
 
 ALIVE_WITHIN_S = 5.0
-"""Limits how long the fault waits until a client has a process that can crash, in s."""
+"""Limits how long the fault waits, if a client has just ended by itself, until its next process starts, in s. A process
+is Jepsen's: one life of a client.
+"""
 FOLLOWED_WITHIN_S = 10.0
 """Limits how long the fault waits until a resumed client, or a crashed client's successor, has done an operation, in s.
 """

@@ -96,30 +96,33 @@ def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, floa
     return from_below if how == FROM_BELOW else by_file
 
 
-def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
-    """Return what a node's trace proves about its clock: how many lines the node wrote, its first and last offset while
-    the clock was wrong, and how often the clock became wrong or right. `undone`: how often the clock had a setting
-    other than the fault's. `off`: True if most readings match the fault's setting and not the true time.
+def clock_evidence(reports: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
+    """Return what a node's reports of its clock prove. offset_ms, rate: the fault's setting.
+
+    The evidence has these values. `words`: the number of reports. `jumps`: how often the clock's setting changed.
+    `undone`: the number of reports with another setting after the fault's setting had appeared. `off`: True if most
+    offsets under the fault's setting are as expected, and the largest is not near 0. `shown_ms`: the first and the last
+    of these offsets.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0
     last: ClockReport | None = None
     jumps = 0
-    for word in words:
-        if last is None or (word.set_ms, word.rate) != (last.set_ms, last.rate):
-            since, jumps = word.t_ns, jumps + 1  # a wrong rate adds to the offset only from here on
-        if (word.set_ms, word.rate) == (offset_ms, rate):
-            expected = offset_ms + (rate - 1.0) * (word.t_ns - since) / 1e6
-            matches += abs(word.offset_ms - expected) <= CLOCK_TOLERANCE_MS
-            away.append(word.offset_ms)
+    for report in reports:
+        if last is None or (report.set_ms, report.rate) != (last.set_ms, last.rate):
+            since, jumps = report.t_ns, jumps + 1  # a wrong rate adds to the offset only from here on
+        if (report.set_ms, report.rate) == (offset_ms, rate):
+            expected = offset_ms + (rate - 1.0) * (report.t_ns - since) / 1e6
+            matches += abs(report.offset_ms - expected) <= CLOCK_TOLERANCE_MS
+            away.append(report.offset_ms)
         else:
             undone += bool(away)
-        last = word
+        last = report
     # Most of the readings and not all: a node that waits for a CPU between its two clocks is off by more than the
     # tolerance.
     off = 2 * matches > len(away) and max(map(abs, away)) > CLOCK_TOLERANCE_MS
     shown = [round(away[0], 1), round(away[-1], 1)] if away else None
-    return {"words": len(words), "jumps": jumps, "undone": undone, "off": off, "shown_ms": shown}
+    return {"words": len(reports), "jumps": jumps, "undone": undone, "off": off, "shown_ms": shown}
 
 
 def check(params: Params) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.calls import hit_by_calls, on_writes
+from squall.chaos.faults.calls import on_writes, retarget_nth_call
 from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, mapping, nth
@@ -81,7 +81,7 @@ KIND = FaultKind(
         }
     ),
     draw=DrawRules(params=drawn, swarm="first", likely=on_writes),
-    retarget=hit_by_calls,
+    retarget=retarget_nth_call,
     play=play,
     verify=proofs.gone_and_back,
     evidence="the broker reached that point, and its process is gone; a new incarnation registers after the restart",

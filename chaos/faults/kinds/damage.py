@@ -81,8 +81,8 @@ async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault as a random plan (swarm) has it: on a node that leads, and on the end of a segment if there may
-    be no closed segment yet.
+    """Return the fault changed so that there is something to damage. The target becomes a node that leads. The damage
+    becomes the loss of a segment's end if there may be no closed segment yet.
     """
     cluster = placement.cluster
     closed = cluster.rate * fault.at_s / cluster.places >= cluster.closes_after

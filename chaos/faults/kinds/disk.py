@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.calls import hit_by_calls, on_writes
+from squall.chaos.faults.calls import on_writes, retarget_nth_call
 from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter, Params
 from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, objects
@@ -73,7 +73,7 @@ def more_traits(params: Params) -> frozenset[FaultTrait]:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Count the calls that were hit, and say when brokers that ended were ready again."""
+    """Count the calls that were hit. For each broker that the fault ended, say when it was ready after its restart."""
     hits = [each.get("hits") for each in objects(seen.get("healed"))]
     words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
     return " ".join([words, *came_back(seen.get("started"))])
@@ -108,7 +108,7 @@ KIND = FaultKind(
         swarm="first",
         likely=on_writes,
     ),
-    retarget=hit_by_calls,
+    retarget=retarget_nth_call,
     play=play,
     verify=proofs.disk_struck,
     evidence="how many calls failed, or took longer",

@@ -32,7 +32,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Return the parameters, changed for some of these faults so that they hit clients' links."""
+    """Return the drawn parameters. For the share `SIDE_SHARE` of faults, `side` is changed so that clients' links are
+    slow.
+    """
     return {**params, "side": rng.choice(("clients", "both"))} if rng.random() < SIDE_SHARE else dict(params)
 
 

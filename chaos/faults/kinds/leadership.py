@@ -58,8 +58,8 @@ def refuse(params: Params, setting: PlanCapabilities) -> str:
 
 
 def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
-    """Return, for some faults, a resignation of the controller in place of a change of leaders, if there is another
-    controller.
+    """Return a resignation of the controller in place of this fault: for the share `RESIGN_SHARE` of faults, and if
+    there are enough brokers for another controller. None: the fault stays.
     """
     # A stream of its own: the other draws of the seed stay as they are.
     if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:

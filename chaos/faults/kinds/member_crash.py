@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle, GroupIdentity
 
 LEFT_WITHIN_S = 0.25
-"""Gives the seconds after which a coordinator has removed a member that sent LeaveGroup. A session time-out is longer,
-by more than one heartbeat.
+"""Gives how long after the crash the coordinator is asked for the member, in s. By then it has removed a member that
+sent LeaveGroup. A session time-out is longer, by more than one heartbeat.
 """
 FOLLOWED_WITHIN_S = 10.0
 """Limits how long the fault waits until a crashed member has a successor, in s."""
 GONE_WITHIN_S = 60.0
-"""Limits how long the fault waits until the coordinator has removed a member, in s: the session time-out, and as long
-as other faults make coordinators unavailable.
+"""Limits how long after its planned end the fault waits until the coordinator has removed the crashed member, in s. The
+member's session must time out, and other faults may make the coordinator unavailable for a while.
 """
 
 
@@ -72,8 +72,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _still_listed(context: FaultContext, p: FaultExecution, known: GroupIdentity) -> None:
-    """Ask the coordinator at a moment at which a member that had left would be gone, but a session cannot have timed
-    out.
+    """Record whether the coordinator still lists the member `LEFT_WITHIN_S` after the crash. By then a member that had
+    sent LeaveGroup would be gone, but no session can have timed out: so a listed member has crashed, and not left.
     """
     from squall.chaos.faults.acts.members import listed
 

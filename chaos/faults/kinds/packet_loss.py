@@ -38,8 +38,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault on a target that sends packets, such as a leader, which clients talk to. If few records are
-    sent, or brokers replicate nothing, there are few packets, and a larger share is lost.
+    """Return the fault changed so that it is likely to lose packets. On clients' links, a single target becomes the
+    leader, which clients talk to. If there are few packets (few records, or no replication), the share of packets to
+    lose becomes at least `OFTEN`.
     """
     params, target, cluster = dict(fault.params), fault.target, placement.cluster
     if params["side"] == "clients" and target not in ("all", "majority"):

@@ -67,7 +67,7 @@ def check(params: Params) -> str:
 
 
 def check_target(target: str, params: Params) -> str:
-    """Return why a target of one link cannot have a shape of several links. Empty: the shape is possible."""
+    """Refuse a shape that cuts several links if the target is a single link."""
     if target.startswith("link:") and params["shape"] not in OF_ITS_TARGET:
         return f"shape = {params['shape']!r} is of many links, and the target is one: shape = 'isolate' or 'one-way'"
     return ""
@@ -81,8 +81,8 @@ def needs_nodes(params: Params) -> int:
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Return the parameters, changed for some of these faults: to a shape that needs three brokers, or to clients'
-    links.
+    """Return the drawn parameters. For some faults, `shape` is changed to one that needs three brokers; for others,
+    `side` is changed so that clients' links are cut.
     """
     drawn = rng.random()
     if nodes >= 3 and drawn < SHAPE_SHARE:
@@ -93,9 +93,9 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
 
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
-    """Return the traits that follow from the parameters. EITHER_END: a shape of many links may remove brokers from ISRs
-    at both ends of a cut link. NEEDS_FRAMES: `side` = `replication` or `controller` selects single requests, which only
-    a link with the frame relay can do.
+    """Return the traits that follow from the parameters. EITHER_END: the shape cuts links between several brokers, so
+    the broker at either end of a cut link may leave an ISR. NEEDS_FRAMES: `side` is `replication` or `controller`, and
+    only the frame relay can cut single requests.
     """
     of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {FaultTrait.EITHER_END})
     return of_shape | {FaultTrait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape

@@ -99,9 +99,8 @@ def describe_evidence(seen: Json) -> str:
 
 
 def _held(act: Json) -> str:
-    """Name the source of the evidence that a node was stopped: the kernel for a process, the engine for a container,
-    whose control group it freezes, or the simulator. If another fault already held the node, only its silence is
-    evidence.
+    """Say what shows that a node was stopped: the kernel for a process, the container engine for a container, or the
+    simulator. If another fault had already paused the node, say so. act: the evidence of the pause.
     """
     if act.get("joined"):
         return "Another fault held it already"

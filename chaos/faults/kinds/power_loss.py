@@ -51,8 +51,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return a kill in place of a power loss that could destroy the only durable copy of the metadata: the only
-    voter's, after a failed fsync. `FaultContext.check_metadata_survives` would refuse that power loss.
+    """Return a kill in place of a power loss that could destroy the metadata. It could if there is only one voter and
+    an earlier fault makes fsyncs fail: then no copy may be durable. `FaultContext.check_metadata_survives` would refuse
+    that power loss.
     """
     from squall.chaos.faults.vocabulary import make_fault
 

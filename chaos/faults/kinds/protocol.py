@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.draws import rng_for
 from squall.chaos.faults import proofs
-from squall.chaos.faults.calls import many_records
+from squall.chaos.faults.calls import expects_many_records
 from squall.chaos.faults.kind import (
     HOLDING,
     SIDES,
@@ -51,7 +51,7 @@ OF_COORDINATORS = (
     *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
     "PRODUCER_FENCED",
 )
-"""Lists further errors, which only a transaction coordinator answers."""
+"""Lists the errors that a link may answer in place of a transaction coordinator, beside `ERRORS`."""
 COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
 """Lists the APIs that clients call at a transaction coordinator. Brokers call AddPartitionsToTxn as well (KIP-890)."""
 OF_MARKERS = (
@@ -74,14 +74,14 @@ OF_GROUPS: Mapping[str, tuple[str, ...]] = {
     "TxnOffsetCommit": _OF_MEMBERS,
     "ConsumerGroupHeartbeat": (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"),
 }
-"""Maps the APIs that clients call at a group coordinator to the errors that it answers. The coordinator converts errors
-of its log to COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers report it only
-for single partitions, but a link writes an error into every error field.
+"""Maps each API that clients call at a group coordinator to the errors that it may return. If the append to its log
+fails, a coordinator returns COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers
+report it only for single partitions, but a link writes an error into every error field.
 """
 OF_GROUPS_ONLY = tuple(
     dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
 )
-"""Lists the errors of `OF_GROUPS` that no other API answers."""
+"""Lists the errors that only APIs of `OF_GROUPS` return."""
 
 ASKED: Mapping[str, str] = {
     "Produce": "leader",
@@ -106,8 +106,8 @@ SPREAD = 3
 partitions, and then sends no markers to other brokers.
 """
 ASKS_S = 0.5
-"""Gives a margin in s for faults that hit Metadata requests. Clients send these after a leader change, which must begin
-at least this long before the fault's end.
+"""Gives how long before the fault's end, in s, a leader change must begin, so that clients send Metadata requests
+during the fault.
 """
 DONE = {
     "drop": "dropped",
@@ -201,8 +201,8 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
 
 
 def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
-    """Return the fault changed so that it hits an API that members call again and again. It hits all brokers, because
-    any broker may coordinate the group.
+    """Return the fault changed so that it hits one of the APIs `asked`, which group members call again and again. It
+    hits all brokers, because any broker may coordinate the group.
     """
     api = rng.choice(asked)
     act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
@@ -225,10 +225,10 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Choose an API, a target and a count with which the fault hits a request. Not every request is sent in every
-    cluster. Clients send Metadata only if a leader changes; a single broker has no peers; with acks=0 there are no
-    Produce responses. While another fault holds a node, few requests are sent: leaders change or are unknown, and
-    producers wait. While a controller is elected, few heartbeats are sent.
+    """Change the API, the target and n (the fault acts at the n-th request) so that the fault hits a request. Not every
+    request is sent in every cluster. Clients send Metadata only if a leader changes; a single broker has no peers; with
+    acks=0 there are no Produce responses. While another fault holds a node, few requests are sent: leaders change or
+    are unknown, and producers wait. While a controller is elected, few heartbeats are sent.
     """
     params, target, api, cluster = dict(fault.params), fault.target, fault.params["api"], placement.cluster
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}
@@ -246,7 +246,7 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     moves |= any(FaultTrait.OF_LINKS in other.traits for other in others)
     if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
-    few = held or (moves if params["api"] == "BrokerHeartbeat" else not many_records(fault, placement))
+    few = held or (moves if params["api"] == "BrokerHeartbeat" else not expects_many_records(fault, placement))
     if params["api"] in ("Produce", "BrokerHeartbeat") and few:
         params["nth"] = 1
     return replace(fault, params=params, target=target)

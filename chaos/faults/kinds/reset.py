@@ -23,8 +23,10 @@ from squall.chaos.faults.words import Json, objects
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
-ANSWERS_MS = 1000
-"""Gives how long a connection lives between two resets if another fault measures its link, in ms."""
+LEAST_PERIOD_MS = 1000
+"""Is the least time between two resets, in ms, if another fault measures a link. A connection must live long enough for
+a slow response.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
@@ -35,13 +37,13 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault with longer pauses between resets if another fault measures a link, so that a slow answer can
-    arrive.
+    """Return the fault with at least `LEAST_PERIOD_MS` between resets if another fault measures a link at the same
+    time.
     """
     measured = any(FaultTrait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in placement.faults)
     if not fault.params["every_ms"] or not measured:
         return fault
-    return replace(fault, params={**fault.params, "every_ms": max(ANSWERS_MS, fault.params["every_ms"])})
+    return replace(fault, params={**fault.params, "every_ms": max(LEAST_PERIOD_MS, fault.params["every_ms"])})
 
 
 def describe_evidence(seen: Json) -> str:

@@ -35,7 +35,9 @@ VALUES: Mapping[str, tuple[int, ...]] = {
     "retention": (1_000, 3_000),
     "segment": (16_384, 65_536),
 }
-"""Maps a setting to the values that a seed may draw (ms, bytes). No batch of the default size is larger than 64 KiB."""
+"""Maps a setting to the values that a seed may draw: a number of replicas, ms, or bytes. 64 KiB are enough for any
+batch of the default size; brokers refuse a batch that is larger than a segment.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
@@ -46,8 +48,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Draw each `how` equally often, but `churn` twice as often. `remake` is drawn by `own_topics`, because not all
-    clients can handle it.
+    """Draw the parameters: each value of `how` equally often, but `churn` twice as often and `remake` never.
+    `own_topics` draws `remake`, because not all clients can handle that their own topics are deleted and recreated.
     """
     how = rng.choice(("churn", *(each for each in ASKS if each != "remake")))
     return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
