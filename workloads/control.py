@@ -164,7 +164,7 @@ class ClientHandle:
         return found
 
     def wake(self, holder: int) -> None:
-        """Wake the zombie. If no zombie has paused yet, no process will become one."""
+        """Wake this fault's zombie. If none has paused yet, the request for a zombie is withdrawn."""
         zombie_run = self._zombie_runs.pop(holder, None)
         if zombie_run is not None:
             zombie_run.woken = True
@@ -184,8 +184,8 @@ class ClientHandle:
     # ------------------------------------------------------------------ of the client
 
     def begin_duplicate(self, process: int) -> DuplicateMember | None:
-        """Return the requested duplicate that is to begin beside this process, which has the instance id; None if none
-        is requested. Each request is returned once.
+        """Return the duplicate that a fault has requested, or None. `process` has the instance id that the duplicate is
+        to take over. A request is answered once, by the first call after it.
         """
         double = next((each for each in self._duplicates.values() if each.first < 0), None)
         if double is not None:
@@ -237,7 +237,9 @@ class ClientHandle:
 
     @contextmanager
     def process_lifetime(self) -> Iterator[None]:
-        """Count a process as living inside this context; at the exit every outcome of the process is recorded."""
+        """Count one more living process inside this context. The caller records every outcome of the process before it
+        leaves the context.
+        """
         self._lives, self._ever_lived = self._lives + 1, True
         try:
             yield
@@ -295,8 +297,8 @@ class AdminLog:
     bootstrap: Sequence[Address]
     turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
     """Maps (topic, setting) to a lock. A fault that changes the setting holds the lock until the old value is restored.
-    The lock with an empty setting is that of the topic's name: it is held while a request is sent that names the topic,
-    so that the request cannot hit a later topic of that name.
+    Under (topic, "") is the lock of the topic's name. It is held while a request that names the topic is sent, so that
+    the request cannot hit a later topic of the same name.
     """
 
 

@@ -56,7 +56,7 @@ class LoadCounters:
     read_errors: int = 0
     """Counts the fetches, or partitions of fetches, that returned an error."""
     producers_replaced: int = 0
-    """Counts the producers' processes of the history that ended with records in doubt and got a successor."""
+    """Counts the processes of producers (in the history) that ended during the load and got a successor."""
     last_ack: dict[int, float] = field(default_factory=dict)
     """Maps a partition (by its number in the history) to env.mono() of the last acknowledgement there."""
     latencies: SendLatencies = field(default_factory=SendLatencies)

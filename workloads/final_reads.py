@@ -55,10 +55,10 @@ class FinalReadResult:
     ends: dict[Place, int] = field(default_factory=dict)
     """Maps each partition that was read completely to the end offset that was known when the reader began."""
     waiting: list[Place] = field(default_factory=list)
-    """Lists the partitions of `missing` that the reader was still reading when its time was over."""
+    """Lists the partitions of `missing` that the reader had not finished when its time was over."""
     idle_s: float = 0.0
-    """Gives for how many seconds, before its time was over, the reader got no record of any partition in `waiting`; 0
-    if there is none.
+    """Gives the seconds from the reader's last progress to the end of its time; 0 if `waiting` is empty. Progress is a
+    record of any partition, or the start of reading another partition.
     """
     missing: dict[Place, UnreadPartition] = field(default_factory=dict)
 

@@ -38,21 +38,23 @@ seconds.
 """
 
 
-def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
-    """Return broker settings with which the brokers give members the session time-out of this `[workload]` table, or
-    `usual_ms` if the table has none. Empty if the load has no consumer group (KIP-848): members of classic groups
-    choose their time-out themselves.
+def session_settings_for(table: Mapping[str, Any], default_ms: int) -> dict[str, str]:
+    """Return broker settings that give the members of a consumer group (KIP-848) the session time-out of this
+    `[workload]` table, in ms, or `default_ms` if the table has none. Empty if the load has no consumer group: members
+    of classic groups choose their time-out themselves.
     """
-    session_ms = table.get("session_timeout_ms", usual_ms)
+    session_ms = table.get("session_timeout_ms", default_ms)
     speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
     asked = speaks and isinstance(session_ms, int)
     return sessions_of(session_ms) if asked else {}
 
 
 def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
-    """Return the broker settings that bound session time-outs, for members of these protocols. In classic groups a
-    broker refuses a member whose time-out is out of bounds. In consumer groups the brokers decide the time-out: if it
-    is longer than the workload's, dead members keep partitions longer than `longest_wait_s` says.
+    """Return the broker settings that must fit the session time-out, for members of these protocols.
+
+    In a classic group a broker refuses a member with a time-out outside of its bounds. In a consumer group the broker
+    decides the time-out. If it is longer than the workload's, dead members keep partitions for longer than
+    `Scenario.longest_wait_s` allows.
     """
     asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
     if "classic" in protocols:
@@ -64,9 +66,9 @@ def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerL
     return tuple(found)
 
 
-def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return broker settings with which committed offsets expire during a run, if this load leaves the group empty for
-    long enough.
+def expiry_settings_for(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return broker settings with which committed offsets expire during a run. Empty unless this `[workload]` table
+    leaves the group without members (`away_s`) for at least the shortest retention, a minute.
     """
     away_s = table.get("away_s", 0)
     if not isinstance(away_s, int) or away_s < LEAST_RETENTION_S:
@@ -76,8 +78,10 @@ def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
 
 def frequent_coordinator_apis(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
     """Return the APIs of the requests that group members send to their coordinator throughout a load, for faults that
-    act on requests. If the group has members of both protocols, return only what both send: which protocol the group
-    has depends on timing.
+    act on requests. `commits` lists the APIs with which they commit offsets.
+
+    With `both`, the group has members of both protocols over time. Then the heartbeats are left out: which of the two
+    heartbeat APIs is in use depends on timing.
     """
     return commits if both else (HEARTBEATS[protocol], *commits)
 
@@ -95,9 +99,9 @@ def sessions_of(session_ms: int) -> dict[str, str]:
     }
 
 
-def drawn_of_groups(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Draw broker settings for one random plan: few partitions of __consumer_offsets, and sometimes small segments, so
-    that there are many.
+def draw_group_settings(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
+    """Draw broker settings for one random plan: one to three partitions of __consumer_offsets, and sometimes small
+    segments, so that there are many segments.
     """
     found = {**SUITED_TO_GROUPS, PARTITIONS: rng.choice(("1", "2", "3"))}
     found[FIRST_REBALANCE] = rng.choice(("0", "500"))

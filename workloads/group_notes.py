@@ -67,9 +67,9 @@ class MemberHistoryWriter:
     def assigned(
         self, who: MemberIdentity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]
     ) -> None:
-        """Record that the member begins to read these partitions at these offsets: the committed ones, or for the
-        partitions of `reset` the offset where a group without a commit begins. `owned` lists all partitions that the
-        member has now.
+        """Record that the member begins to read partitions. `begins` maps each of them to its first offset: the
+        committed offset, or for the partitions of `reset` the one that auto.offset.reset chooses. `owned` lists all
+        partitions that the member has now.
         """
         told = {place: "reset" if place in reset else "committed" for place in begins}
         self._event("assigned", who, at=self._at(begins), owned=self._parts(owned), **{"from": self._at(told)})
@@ -79,7 +79,7 @@ class MemberHistoryWriter:
         self._gone("revoked", who, left_at, beat)
 
     def lost(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes, why: str) -> None:
-        """Record that the member learned that it does not own these partitions any more, or that it crashed."""
+        """Record that the member does not own these partitions any more: it learned that, or its process crashed."""
         self._gone("lost", who, left_at, beat, why=why)
 
     def still(self, who: MemberIdentity, what: str, ms: int) -> None:
@@ -104,11 +104,11 @@ class MemberHistoryWriter:
         txn: int = -1,
         producer: tuple[int, int] = (-1, -1),
     ) -> int:
-        """Record that offsets are about to be committed, and return the operation's id. Flush before any byte is sent.
+        """Record that offsets are about to be committed, and return the operation's id. The caller has to flush the
+        recorder before it sends a byte of the request.
 
-        `why` is manual, auto, revoke or close. `metadata` is committed with each offset; None if the metadata is not
-        known. `txn` is the transaction that the offsets are part of, `producer` the producer id and epoch of that
-        transaction.
+        `why` is manual, auto, revoke or close. `metadata` is committed with each offset; None if it is not known. `txn`
+        is the transaction that the offsets are part of, and `producer` its producer id and epoch.
         """
         fields: dict[str, Any] = {**self._who(who), "at": self._at(offsets), "why": why}
         if metadata:

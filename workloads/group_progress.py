@@ -19,14 +19,14 @@ class TimedOperation(Protocol):
 
     @property
     def at_s(self) -> float:
-        """Returns the time at which the operation is due, in seconds."""
+        """Returns the time at which the operation is due, in seconds after the schedule's `began`."""
 
 
 T = TypeVar("T", bound=TimedOperation)
 
 
 class OperationSchedule(Generic[T]):
-    """Yields one client's operations in order of time. `began` is env.mono() at the begin of the run."""
+    """Yields one client's operations in order of time. `began` is env.mono() at the start of the run."""
 
     def __init__(self, coming: Iterator[T], began: float, *, late: bool) -> None:
         """Create the schedule. If `late`, overdue operations are done late; otherwise they are skipped."""
@@ -63,15 +63,17 @@ class GroupProgress:
     around: ScenarioEnvironment
     places: list[Place]
     process: int = -1
-    """Identifies the group to the harness: the history's id of the first member's process, -1 until a member begins."""
+    """Holds the history's id of the process that began first; -1 until one has. The harness waits for the group under
+    this id.
+    """
     positions: dict[int, int] = field(default_factory=dict)
     """Maps a partition (by its number in the history) to the group's position. The partitions of a topic that is
     created again have new numbers.
     """
     client: str = "squall"
     reports: bool = False
-    """Is True if the members report by themselves what they have read: the harness does not wait for a member that
-    never reports.
+    """Is True if the group members are a user's program, which reports its positions to the harness. The harness then
+    waits for the group only once the program has reported a position.
     """
 
     def begins(self, process: int) -> None:

@@ -1,4 +1,6 @@
-"""Draws consumer groups for the page and the terminal: a lane per member with its partitions, and rebalances. Pure."""
+"""Describes consumer groups for reports, on the web page and in the terminal: a lane for each member with the
+partitions it owned, and a table of rebalances. Pure.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,8 @@ def _sentence(name: str, group: Mapping[str, Any]) -> str:
 
 
 def _returns(static: Mapping[str, int]) -> str:
-    """Return sentences about static members that came back within their session time-out, and about the rebalances
-    after that; empty if none came back.
+    """Return sentences about how often static members came back within their session time-out, and how often the group
+    rebalanced all the same. Empty if none came back. `static` holds these counts.
     """
     if not static.get("returns"):
         return ""
@@ -72,8 +74,9 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> TimelineStrip | None:
-    """Return a timeline with the members of all groups, or None if no member owned a partition. If there are several
-    groups, the lane of a group's generations has the group's name.
+    """Return a timeline with a lane for each member of each group, or None if no member owned a partition. Each group
+    also has a lane of its generations. That lane has the group's name if there are several groups, and else the name
+    "generations".
     """
     held = [each for group in groups.values() for member in group["members"] for each in member["held"]]
     if not held:
@@ -117,8 +120,8 @@ def _spans(member: Mapping[str, Any]) -> Iterator[TimelineBar]:
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[SectionTable]:
-    """Return a table of the rebalances by their cause: members that joined or left, else a fault. Return an empty list
-    if there were none.
+    """Return a table that counts rebalances by cause: members that joined or left, or else the fault before the
+    rebalance. Return an empty list if there were none.
     """
     rows = [
         (name, _cause(each, group["rebalances"]), f"{each['count']:,}")

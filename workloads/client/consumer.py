@@ -226,7 +226,7 @@ class Consumer:
         if ZERO_UUID in ids.values():
             version = min(version, FETCH_TOPIC_IDS_FROM - 1)
         session = self._sessions.setdefault(node_id, ClientFetchSession(wanted=settings.sessions))
-        named = session.name({place: (*asked, ids[place[0]]) for place, asked in positions.items()})
+        named = session.request_for({place: (*asked, ids[place[0]]) for place, asked in positions.items()})
         by_id = version >= FETCH_TOPIC_IDS_FROM
         topics: dict[str, FetchTopic] = {}
         for (topic, index), (position, epoch, _) in named.parts.items():

@@ -108,7 +108,7 @@ class Producer:
 
     @property
     def retired(self) -> str:
-        """Return why no new records are taken; empty while they are."""
+        """Return why the producer takes no new records. The string is empty if it takes them."""
         return self._accumulator.retired
 
     @property
@@ -181,7 +181,8 @@ class Producer:
             await self._room.wait()
 
     def close(self) -> None:
-        """Give every record without an outcome the one that it has at this moment, FAIL or INFO, and send nothing more.
+        """Stop sending at once. A record without an outcome gets INFO if it may have been appended, and FAIL if it
+        cannot have been.
         """
         if not self._closed:
             self._closed = True
@@ -354,7 +355,9 @@ class Producer:
             self._failed(sent, failure)
 
     def _posted(self, sent: _ProduceInFlight, whole: bool) -> None:
-        """Settle a request with acks=0. Nothing can be known of it but whether the link took its bytes."""
+        """Settle a request with acks=0, which has no response. `whole` says whether the connection took all its bytes;
+        nothing else is known.
+        """
         if self._closed:
             return
         if not whole:
@@ -430,7 +433,9 @@ class Producer:
                 record.done(outcome)
 
     def _done(self) -> None:
-        """Call `after_outcomes` and check for sendable batches, after records got their outcomes or may be retried."""
+        """Do what follows when records got outcomes or may be retried: call `after_outcomes`, and look for batches that
+        can be sent.
+        """
         self._report_outcomes()
         self._wake.set()
 

@@ -66,8 +66,9 @@ class ClientFetchSession:
         self._asked = {}
         self._reported = {}
 
-    def name(self, wanted: Mapping[Place, Asked]) -> FetchSessionRequest:
-        """Update the session to the wanted partitions, and return the changes that the broker does not know yet."""
+    def request_for(self, wanted: Mapping[Place, Asked]) -> FetchSessionRequest:
+        """Update the session to these partitions, and return the request that names what the broker does not know yet.
+        """
         if not self._wanted:
             return FetchSessionRequest(0, FINAL_EPOCH, wanted, {})
         # Noted before the broker has answered: after a failed request `restart` makes the next one name all again.
@@ -79,8 +80,10 @@ class ClientFetchSession:
         return FetchSessionRequest(self._id, self._epoch, news, forgotten)
 
     def answered(self, session_id: int) -> bool:
-        """Handle the session id of a response: 0 means that the broker has no room for another session. Return True if
-        the response may omit unchanged partitions, because it answers an incremental request of this session.
+        """Handle the session id of a response. Return whether the response may omit unchanged partitions, because it
+        answers an incremental request of this session.
+
+        An id of 0 means that the broker has no room for a session; then the next request names all partitions again.
         """
         if session_id and (self._epoch == INITIAL_EPOCH or session_id == self._id):
             # The response that opens a session is a full one.

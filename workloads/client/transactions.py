@@ -258,7 +258,8 @@ class TransactionManager:
         raise TransactionRequestTimedOut(doubt=False)
 
     async def _retry_until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
-        """Send a request until the coordinator has done it. Raises TransactionRefused and TransactionRequestTimedOut.
+        """Send a request until the coordinator has done it, and return the response. `ask` sends it to a broker id.
+        Raises TransactionRefused and TransactionRequestTimedOut.
         """
         env, failures, doubt, asking = self._client.env, 0, False, False
         self.unanswered = 0
@@ -286,8 +287,8 @@ class TransactionManager:
         raise TransactionRequestTimedOut(doubt=doubt or asking)
 
     def _may_have_been_done(self, code: int, doubt: bool) -> bool:
-        """Return whether an attempt with this error may have been done. `doubt` says so for earlier attempts. Raises
-        TransactionRefused.
+        """Return whether an attempt that got this error may have taken effect. `doubt` says whether an earlier attempt
+        may have. Raises TransactionRefused if no retry helps.
         """
         match meaning(code):
             case CoordinatorErrorMeaning.REFUSED:

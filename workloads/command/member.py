@@ -1,4 +1,6 @@
-"""Records a user's program that is a group member: it polls and commits by itself, and reports that to the harness."""
+"""Writes the history of a user's program that is a group member: the program polls and commits by itself, and reports
+what it does.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,16 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         super().__init__(*of)
         self._outputs, self._about, self._record_bytes = outputs, {"commits": commits}, record_bytes
         self._commits: dict[int, tuple[int, Mapping[Place, int]]] = {}
-        """Maps the number that the program gave an unfinished commit to the commit's operation id in the history, and
-        its offsets.
+        """Holds the unfinished commits, by the number that the program gave each: the operation id in the history, and
+        the offsets.
         """
         self._sequence = 0
 
     @override
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Add a process to the history for this program and return its id. A program that writes outputs is added as a
-        producer.
+        """Add the program to the history as a process, unless it is one already (`process`), and return its id. A
+        program that writes outputs gets the role `producer` instead of `role`. `about` holds the settings to record
+        with it.
         """
         writes = bool(self._outputs)
         return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)

@@ -1,8 +1,7 @@
 """Defines the settings of the workload `command`, and runs it.
 
-The harness starts the program and speaks with it (`ClientZone.driver`). Here the program is a producer or a reader like
-any library's, or a member of a group that polls and commits by itself. Squall's own client does all that the program
-does not do.
+The harness starts a user's program and exchanges messages with it through `ClientZone.driver`. The program is a
+producer, a reader, both, or a group member that polls and commits by itself. Squall's own client does the rest.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 MEMBER = "member"
 TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
 COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
-"""Maps the promise of a group member with outputs to when it commits its offsets, in the words of
-`squall.checkers.guarantees`.
+"""Maps what a group member promises about its outputs (`outputs`) to when it commits its offsets: before or after it
+writes the outputs, or in the same transaction.
 """
 BUFFER_BYTES = 8 * 1024 * 1024
 """Limits, per producer, the bytes of the records that were passed to the program and have no answer yet."""
@@ -122,7 +121,8 @@ class CommandLoad(Scenario):
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return the load's profile. Group members come before the readers that are in no group."""
+        """Return the load's profile. In its reader numbers, group members come before the readers that are in no group.
+        """
         load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
         if self.role != MEMBER:
             return LoadProfile(self.producers, self.readers, *load)
@@ -144,8 +144,8 @@ class CommandLoad(Scenario):
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """Return the base limits and the session limits of classic groups: the program decides which group protocol it
-        uses.
+        """Return the base class's limits. For group members, add the limits of session time-outs of classic groups,
+        because the program may use the classic protocol.
         """
         found = super().broker_limits()
         return (*found, *session_limits(("classic",), self.session_timeout_ms)) if self.role == MEMBER else found
@@ -224,7 +224,9 @@ class CommandLoad(Scenario):
         around.recorder.flush()
 
     def _members(self, around: ScenarioEnvironment, nursery: trio.Nursery) -> int:
-        """Start the group members, which have no planned actions and meet only faults. Return how many there are."""
+        """Start the group members, and return how many there are. No actions are planned for them, so only faults
+        disturb them.
+        """
         from squall.workloads.command.member import ProgramSubscriber
         from squall.workloads.group_progress import GroupProgress, OperationSchedule
         from squall.workloads.groups.acts import GroupAction
@@ -279,7 +281,9 @@ class CommandLoad(Scenario):
 
     @override
     def meant_for(self) -> tuple[str, ...]:
-        """Return the anomalies that every run must be able to show: none if no group member reports its commits."""
+        """Return the anomalies that every run must have been able to detect: `commit-ahead` if group members commit,
+        else none.
+        """
         return ("commit-ahead",) if self.role == MEMBER else ()
 
     @override
@@ -297,5 +301,5 @@ class CommandLoad(Scenario):
 
 
 def _without_program(around: ScenarioEnvironment) -> ScenarioEnvironment:
-    """Return the same environment with Squall's own client in every zone."""
+    """Return the same environment, but with Squall's own client instead of the program in every client zone."""
     return replace(around, zones=[zone._replace(driver=None) for zone in around.zones])

@@ -12,12 +12,12 @@ SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash
 RECESS, CONVERT, DELETE = "recess", "convert", "delete"
 OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
 OF_ALL = (RECESS, CONVERT, DELETE)
-"""Lists the actions of one member after which all members leave the group and come back."""
+"""Lists the actions that make all members leave the group and come back. The first member does them."""
 MAX_MS, MAX_RECESS_MS = 60_000, 3_600_000
 FIRST_S = 1.5
-"""Gives the seconds without actions at the begin of a load, in which the group forms."""
+"""Gives the seconds without actions at the start of a load, in which the group forms."""
 RECESS_AT_S = 4.0
-"""Gives the seconds from the begin of a load to its only recess, an interval in which all members have left the group.
+"""Gives the seconds from the start of a load to its only recess, an interval in which all members have left the group.
 """
 
 
@@ -25,7 +25,7 @@ class GroupAction(NamedTuple):
     """Describes one planned action of a producer or a group member."""
 
     at_s: float
-    """Gives the time in seconds. In a plan it counts from the begin of the load with faults, and is negative in the
+    """Gives the time in seconds. In a plan it counts from the start of the load with faults, and is negative in the
     warm-up.
     """
     who: int
@@ -47,7 +47,7 @@ class GroupAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupActionMix:
-    """Draws the actions of a `groups` load by the load's settings."""
+    """Holds the settings of a `groups` load, and draws the actions of its producers and members from them."""
 
     rate: int
     """Gives the records per second of all producers together."""
@@ -88,7 +88,9 @@ class GroupActionMix:
             at_s += ms / 1000
 
     def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """Yield the actions of the first member that make all members leave."""
+        """Yield the actions with which the first member makes all members leave (`OF_ALL`), between these times of the
+        load.
+        """
         if self.away_ms and (at_s := begin_s + RECESS_AT_S) < end_s:
             yield GroupAction(round(at_s, 4), 0, RECESS, self.away_ms, 0)
         rate = self.conversions + self.deletions
@@ -118,7 +120,9 @@ def is_static(wanted: bool, member: int) -> bool:
 
 
 def wrong(act: GroupAction, draw: GroupActionMix, sizes: tuple[int, int]) -> str:
-    """Return why this is no valid action of such a load; empty if it is valid."""
+    """Return why this action does not fit a load with the settings `draw`; empty if it fits. `sizes` gives the smallest
+    and the largest record, in bytes.
+    """
     if act.do not in (SEND, *OF_MEMBERS, *OF_ALL):
         return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS, *OF_ALL))}"
     of_record = act.do == SEND

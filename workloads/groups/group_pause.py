@@ -41,7 +41,8 @@ class EmptyGroupInterval:
     """Gives the end of the interval by env.mono(): no member joins before it."""
 
     def begins(self, until: float) -> None:
-        """Begin an interval: all members have to leave."""
+        """Begin an interval that ends at `until`, by env.mono(): all members have to leave, and none may join before.
+        """
         self.number += 1
         self.until = until
 

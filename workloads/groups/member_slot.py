@@ -57,7 +57,9 @@ class MemberSlot:
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
-        """Prepare the slot. `foreign` makes the processes of a member that runs a client library."""
+        """Prepare the slot of the member with this number. `agenda` holds its planned actions. `foreign` is called to
+        make a process that runs a client library instead of Squall's client.
+        """
         self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
@@ -68,7 +70,9 @@ class MemberSlot:
         self._duplicates: list[DuplicateMember] = []
         """Lists the second processes that a fault started beside the present process."""
         self._was_member = False
-        """Is True once a process of this slot has been a member: then the settings fit."""
+        """Is True once a process of this slot has been a member. The settings fit then, and an error of `IMPOSSIBLE`
+        comes from a fault.
+        """
 
     async def run(self) -> None:
         """Run processes until the harness lets readers end."""
@@ -133,8 +137,8 @@ class MemberSlot:
             nursery.cancel_scope.cancel()
 
     async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
-        """Poll and commit until the process leaves, crashes or loses its membership. Once the harness lets readers end,
-        it waits for nothing.
+        """Poll and commit until the process leaves, crashes or loses its membership, or until the harness lets readers
+        end. Then a poll in progress is cancelled, and the member commits and leaves.
         """
         stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:
@@ -164,7 +168,7 @@ class MemberSlot:
                 await subscriber.leave()
 
     async def _until_released(self, subscriber: Subscriber | LibrarySubscriber) -> None:
-        """Wait until no fault pauses the client. A process that polls by itself is stopped meanwhile."""
+        """Wait until no fault pauses the client. A client library that polls by itself is halted for that time."""
         stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
         if stopped:
             subscriber.halt(still=True)
@@ -219,7 +223,9 @@ class MemberSlot:
     def _start_duplicate_if_wanted(
         self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int
     ) -> None:
-        """Start a second process if a fault wants one, and if the present process is a member that it could fence."""
+        """Start a duplicate of `process`, the present process, in the nursery `twins` if a fault wants one. Nothing is
+        started before the present process has a member id: without one it could not be fenced.
+        """
         if subscriber.is_member and subscriber.group_identity.member_id:
             duplicate = self._handle.begin_duplicate(process)
             if duplicate is not None:
@@ -259,7 +265,7 @@ class MemberSlot:
             subscriber.crashed()
 
     async def _rest(self, for_s: float) -> None:
-        """Wait for `for_s` seconds, or until the harness lets readers end."""
+        """Wait for `for_s` seconds, but at most until the harness lets readers end."""
         with self._env.timeout(for_s):
             await self._end.wait()
 

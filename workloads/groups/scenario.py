@@ -18,11 +18,11 @@ from squall.workloads.group_brokers import (
     FACTOR,
     METADATA,
     SUITED_TO_GROUPS,
-    drawn_of_groups,
-    expiry_asked_by,
+    draw_group_settings,
+    expiry_settings_for,
     frequent_coordinator_apis,
     session_limits,
-    sessions_asked_by,
+    session_settings_for,
 )
 from squall.workloads.group_section import section_of
 from squall.workloads.groups import acts
@@ -142,7 +142,7 @@ class GroupsLoad(Scenario):
     @override
     def contradictions(self) -> list[str]:
         found = super().contradictions()
-        found += self._not_of_libraries()
+        found += self._beyond_the_library()
         most_ms = min(self.max_poll_interval_ms * 3 // 4, self.session_timeout_ms)
         if self.poll_pause_ms > most_ms:
             found.append(
@@ -158,8 +158,8 @@ class GroupsLoad(Scenario):
             found.append(f"{other} {getattr(self, other)}: {self.group_protocol} members ask for none")
         return found
 
-    def _not_of_libraries(self) -> list[str]:
-        """Return what the library that runs the members cannot do, a sentence for each."""
+    def _beyond_the_library(self) -> list[str]:
+        """Return a sentence for each setting that the members' client library cannot carry out."""
         found = not_as_member(
             self.client, self.group_protocol, self.assignor, self.session_timeout_ms, self.max_poll_interval_ms
         )
@@ -172,18 +172,21 @@ class GroupsLoad(Scenario):
 
     @model_validator(mode="before")
     @classmethod
-    def _assigned(cls, given: Any) -> Any:
-        """Set another default assignor if the library lacks the usual one."""
+    def _choose_assignor(cls, given: Any) -> Any:
+        """Fill in the assignor if the settings name none and the members' client library does not have the default one.
+        `given` are the raw settings.
+        """
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
     @override
     def longest_wait_s(self) -> float:
-        """Return session time-out plus poll time-out plus the pauses between polls (as whole seconds), but at least the
-        base limit, in seconds.
+        """Return the longest time, in seconds, for which a sound cluster may keep members waiting: session time-out
+        plus poll time-out plus the pauses between polls (rounded down to whole seconds), or the base class's limit if
+        that is longer.
 
-        A silent member is removed only after its session, and then a rebalance waits for members that do not poll.
-        After that each member gives up partitions, joins and begins to read in three polls, with a pause between any
-        two.
+        A member that stops without leaving is removed when its session is over. Then the rebalance waits, up to the
+        poll time-out, for members that do not poll. Each member needs three polls to give up partitions, join and begin
+        to read.
         """
         pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
         return max(super().longest_wait_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
@@ -201,7 +204,7 @@ class GroupsLoad(Scenario):
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return the load's profile. The reader that is in no group is the last one."""
+        """Return the load's profile. In its reader numbers, the members come first; the last reader is in no group."""
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
         return LoadProfile(
@@ -222,12 +225,13 @@ class GroupsLoad(Scenario):
     @classmethod
     @override
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        return {**sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default), **expiry_asked_by(table)}
+        default_ms = cls.model_fields["session_timeout_ms"].default
+        return {**session_settings_for(table, default_ms), **expiry_settings_for(table)}
 
     @classmethod
     @override
     def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
-        return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
+        return {**draw_group_settings(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
     @override
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
@@ -271,7 +275,7 @@ class GroupsLoad(Scenario):
         )
 
     def draw(self) -> GroupActionMix:
-        """Return the settings by which the load is drawn."""
+        """Return the settings from which the load's actions are drawn."""
         return GroupActionMix(
             self.rate,
             self.producers,

@@ -23,10 +23,10 @@ from squall.workloads.group_brokers import (
     METADATA,
     SUITED_TO_GROUPS,
     TXN_COMMITS,
-    drawn_of_groups,
+    draw_group_settings,
     frequent_coordinator_apis,
     session_limits,
-    sessions_asked_by,
+    session_settings_for,
 )
 from squall.workloads.group_section import section_of
 from squall.workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
@@ -210,13 +210,13 @@ class MultiInstanceLoad(Scenario):
     @classmethod
     @override
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
+        return session_settings_for(table, cls.model_fields["session_timeout_ms"].default)
 
     @classmethod
     @override
     def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
         rng = stream("brokers of pipelines")
-        drawn = {**brokers.drawn(rng, table), **drawn_of_groups(rng, table)}
+        drawn = {**brokers.drawn(rng, table), **draw_group_settings(rng, table)}
         return {**drawn, **cls.suited_brokers(table)}
 
     @override

@@ -138,7 +138,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
 
     async def _synchronize(self, answer: JoinGroupResponse) -> ResponseAction:
         core = self.core
-        counts = await self._known_counts(answer) if core.leads else {}
+        counts = await self._known_counts() if core.leads else {}
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
         try:
             response = await self.coordination.ask(
@@ -167,9 +167,9 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         found = {topic: len(topics[topic].leaders) for topic in self.settings.topics if topic in topics}
         return {topic: count for topic, count in found.items() if count}
 
-    async def _known_counts(self, answer: JoinGroupResponse) -> dict[str, int]:
-        """Wait a while for metadata of all topics, then return their partition counts, by which the group leader
-        assigns.
+    async def _known_counts(self) -> dict[str, int]:
+        """Wait for metadata of all topics, at most for the request time-out. Return the number of partitions of each
+        topic for which there is metadata.
         """
         with self._env.timeout(self._client.settings.request_timeout_ms / 1000):
             while len(self._counts()) < len(self.settings.topics):

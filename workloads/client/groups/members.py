@@ -56,7 +56,9 @@ class GroupConsumer(Protocol):
         """Return whether the member has to join again, or its membership has ended."""
 
     def halt(self, *, still: bool) -> None:
-        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
+        """Stop the whole client if `still`, heartbeats included, as if its OS process were paused; otherwise let it
+        continue.
+        """
 
     async def keep_up(self) -> None:
         """Join, or carry out a new assignment, if that is due. Call it before each poll; then `owned` holds the

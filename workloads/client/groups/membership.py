@@ -1,8 +1,8 @@
-"""Decides for a member of a classic group what it requests next and what each response means. A partition has one owner
-in each generation (mechanism P6). The code is pure.
+"""Decides for a member of a classic group what it requests next and what each response means. The code is pure:
+`GroupMember` sends the requests and passes in the responses.
 
-`GroupMember` does the I/O: it sends the requests and passes in the responses. Errors mean what KIP-345, KIP-394 and
-KIP-429 say, and what Kafka's own consumer makes of them.
+It keeps mechanism P6 (docs/mechanisms.md): in each generation, a partition has one owner. Errors mean what KIP-345,
+KIP-394 and KIP-429 say, and what Kafka's own consumer makes of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from squall.workloads.client.settings import SettingsError
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-"""Names the new group protocol (KIP-848), and is also the protocol type that classic members send."""
+"""Names the new group protocol (KIP-848). Classic members send the same word as protocol type."""
 SERVER_ASSIGNORS = ("uniform", "range")
 NO_MEMBER, NO_GENERATION = "", -1
 START = "start"
@@ -48,7 +48,9 @@ class MemberSettings:
     session_timeout_ms: int = 6_000
     heartbeat_interval_ms: int = 1_000
     max_poll_interval_ms: int = 10_000
-    """Limits the time between polls: after it the member leaves. The group waits as long for it in a rebalance."""
+    """Limits the time between two polls; a member that exceeds it leaves. In a rebalance, the group waits for each
+    member for at most this time.
+    """
     protocol: str = CLASSIC
     """Selects the group protocol. With `consumer` the coordinator assigns, and sets session and heartbeat times."""
     server_assignor: str = SERVER_ASSIGNORS[0]
@@ -146,11 +148,11 @@ class ClassicMembership:
         )
 
     def sync_request(self, answer: JoinGroupResponse, counts: Counts) -> SyncGroupRequest:
-        """Return the SyncGroup request for the generation that `answer` began. The group leader includes assignments
-        computed from these partition counts.
+        """Return the SyncGroup request for the generation that `answer` began. The group leader adds the assignments,
+        computed from `counts`, the number of partitions of each topic.
 
-        A returning static leader does not assign again, and compares later counts with these (KIP-814). So it misses
-        partitions that were added while it was away.
+        A static leader that comes back does not assign again (KIP-814). It takes these counts for those of the last
+        assignment, so it does not notice partitions that were added while it was away.
         """
         shares = []
         if self.leads:
@@ -232,7 +234,9 @@ class ClassicMembership:
         return self._end_for_good(code)
 
     def update_partition_counts(self, counts: Counts) -> None:
-        """Compare the topics' partition counts. If they have changed, the group leader has to assign again."""
+        """Compare `counts` with those of the last assignment (`counted`). If they differ, the group leader joins again,
+        to assign anew.
+        """
         if self.leads and not self.rejoin and dict(counts) != self.counted:
             self.rejoin = "partitions"
 

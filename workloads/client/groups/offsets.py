@@ -1,5 +1,7 @@
-"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), which coordinators keep in a replicated log
-(mechanism P5). It distinguishes certain failures from unknown results.
+"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch). An outcome says whether a failure is certain or
+the result is unknown.
+
+Coordinators keep the offsets in a replicated log: mechanism P5 in docs/mechanisms.md.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 
 BY_NAME = 9
-"""Is the last version of both requests that identifies topics by name."""
+"""Is the last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
 NOT_YET = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Lists errors after which nothing was committed, and a retry may succeed."""
@@ -117,7 +119,9 @@ def errors_of(answer: OffsetCommitResponse) -> dict[Place, int]:
 
 
 def decisive_error(codes: Sequence[int]) -> int:
-    """Return the error that counts for the whole request: a final error before a doubtful one, before the others."""
+    """Return the error that decides about a request with several errors. An error that forbids a retry goes first, then
+    one of `DOUBTFUL`, then one of `NOT_YET`. 0 if there is no error.
+    """
     return min(codes, key=lambda code: (code in NOT_YET, code in DOUBTFUL, code), default=int(ErrorCode.NONE))
 
 
@@ -167,7 +171,9 @@ async def commit(
 def _ended(
     offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, unanswered: int, *, doubt: bool
 ) -> CommitOutcome:
-    """Return the outcome of a commit that was refused for good, at least in part."""
+    """Return the outcome of a commit that was refused for good, at least in part. `doubt` says that an earlier attempt
+    may have committed the offsets: the outcome is then INFO.
+    """
     # An earlier attempt may have committed all of them.
     if doubt:
         return CommitOutcome(OperationStatus.INFO, name_of(code), code=code)
@@ -184,9 +190,11 @@ async def fetch(
     who: CommitIdentity | None = None,
     gone: Callable[[], bool] = lambda: False,
 ) -> OffsetFetchResult:
-    """Fetch the group's committed offsets of these partitions. With `stable`, wait while a transaction may change them.
+    """Fetch the group's committed offsets of these partitions, with retries for `limit_s` seconds. With `stable`, wait
+    while a transaction may change the offsets.
 
     `who` is the member of a consumer group (KIP-848), whose epoch the coordinator checks; None for all other clients.
+    `gone` returns whether the offsets are of no use any more, which ends the retries.
     """
     client, failures, error = coordination.client, 0, TIMED_OUT
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()]
@@ -218,7 +226,7 @@ async def fetch(
 
 
 def _decode(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
-    """Return the offsets of the single group in a response, and the error that counts."""
+    """Return the offsets of the single group in a response, and its error code (`decisive_error`)."""
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]
