@@ -29,7 +29,7 @@ from squall.chaos.runtimes.contract import (
     ProbeResult,
     StreamDirection,
 )
-from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTraffic
+from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTrafficKind
 
 LAST_LOOK_S = 0.5
 """Gives how long before the end of a cut the cut links are probed once more, in s."""
@@ -149,8 +149,8 @@ def frames(params: Mapping[str, Any]) -> Frames:
     """Return which frames the parameters select, and what the link does to these frames."""
     api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
     also: tuple[int, ...] = ()
-    if api == FETCH and side != BrokerTraffic.REPLICATION:  # the metadata log is replicated by Fetch as well
-        api, also = (METADATA_FETCH, ()) if side == BrokerTraffic.CONTROLLER else (FETCH, (METADATA_FETCH,))
+    if api == FETCH and side != BrokerTrafficKind.REPLICATION:  # the metadata log is replicated by Fetch as well
+        api, also = (METADATA_FETCH, ()) if side == BrokerTrafficKind.CONTROLLER else (FETCH, (METADATA_FETCH,))
     return Frames(
         api=api,
         also=also,

@@ -15,13 +15,13 @@ from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, CutMode, FrameAct, Frames, Link, LinkFault, ProbeResult, StreamDirection
-from squall.chaos.runtimes.wire.frames import TRAFFIC, BrokerTraffic
+from squall.chaos.runtimes.wire.frames import TRAFFIC, BrokerTrafficKind
 
 
 class TrafficProber(Protocol):
     """Probes links between brokers with one kind of request. Some runtimes can do so."""
 
-    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
+    async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link as `Runtime.probe` does, with a request that belongs to this kind of traffic and changes
         nothing.
         """
@@ -32,7 +32,7 @@ def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
     return hasattr(runtime, "probe_traffic")
 
 
-def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
+def frames_of(cut: Cut, traffic: BrokerTrafficKind) -> Frames:
     """Return what a cut does to the requests of one kind of traffic, or, if the cut is in the direction of responses,
     to the responses.
     """
@@ -43,7 +43,7 @@ def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
 
 
 async def cut_traffic(
-    context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: BrokerTraffic
+    context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: BrokerTrafficKind
 ) -> None:
     """Cut one kind of request, replication or requests to controllers, on links between brokers. cuts: each link, and
     how it is cut.

@@ -42,11 +42,11 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut directed links: between brokers, or from clients to brokers."""
     from squall.chaos.faults.acts.links import cut
     from squall.chaos.faults.acts.traffic import cut_traffic
-    from squall.chaos.runtimes.wire.frames import BrokerTraffic
+    from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
     cuts = partition_cuts(p.fault.params, p.hit, context.runtime.nodes, context.runtime.links())
     if p.fault.params["side"] in TRAFFIC:
-        await cut_traffic(context, p, cuts, BrokerTraffic(p.fault.params["side"]))
+        await cut_traffic(context, p, cuts, BrokerTrafficKind(p.fault.params["side"]))
     else:
         await cut(context, p, cuts)
 

@@ -20,7 +20,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import ProbeResult
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -92,7 +92,7 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
     ]
 
 
-def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
+def traffic_frame(traffic: BrokerTrafficKind) -> tuple[bytes, int, int]:
     """Return a request of one kind of broker traffic, as (frame, API key, version). The request changes nothing in the
     broker.
     """
@@ -101,13 +101,13 @@ def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
 
     # A broker refuses the second one at once: it names another cluster, and nothing of it is forwarded.
     asked: Any = (
-        OffsetForLeaderEpochRequest() if traffic is BrokerTraffic.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
+        OffsetForLeaderEpochRequest() if traffic is BrokerTrafficKind.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
     )
     version = asked.MAX_VERSION
     return encode_request(asked.API_KEY, version, 1, CLIENT_ID, asked.encode(version)), asked.API_KEY, version
 
 
-async def probe_traffic(host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
+async def probe_traffic(host: str, port: int, traffic: BrokerTrafficKind, *, timeout_s: float) -> ProbeResult:
     """Probe a broker as `probe` does, but with a request of this kind of broker traffic, so that faults on that traffic
     act on it.
     """

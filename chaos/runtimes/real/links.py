@@ -13,7 +13,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Cut, CutMode, Evidence, Link, LinkFault, ProbeResult
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real import inquiry
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
 
 class LinkProxies(Protocol):
@@ -84,7 +84,7 @@ class Links:
         """Return the first of the addresses that the link's source dials."""
         return self._ways(link)[0]
 
-    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, timeout_s: float) -> ProbeResult:
+    async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, timeout_s: float) -> ProbeResult:
         """Probe the link's first address with a request of one kind of traffic."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 

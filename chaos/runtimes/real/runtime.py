@@ -41,7 +41,7 @@ from squall.chaos.runtimes.real.cpus import CpuLimiter
 from squall.chaos.runtimes.real.disks import Disks
 from squall.chaos.runtimes.real.links import LinkProxies, Links
 from squall.chaos.runtimes.real.readiness import silent_links, wait_until_all_see_all
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
 READY_S = 60.0
 HEAL_S = 15.0
@@ -274,7 +274,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         """Open a connection to the link's first address, through its faults. Raises OSError if it is refused."""
         return await self.env("prober").connect(*self._linked().way(link))
 
-    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
+    async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link with a request of one kind of traffic."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 

@@ -18,7 +18,7 @@ from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.chaos.runtimes.contract import ProbeResult
 from squall.chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -56,7 +56,7 @@ async def _send(link: Transport, frame: bytes) -> None:
             await link.wait_writable()
 
 
-async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
+async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTrafficKind, *, timeout_s: float) -> ProbeResult:
     """Probe a link as `probe` does, but with a request of this kind of broker traffic."""
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 

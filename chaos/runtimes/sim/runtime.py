@@ -41,7 +41,7 @@ from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.env import SimEnv
 from squall.chaos.runtimes.sim.node import DATA, SimNode
 from squall.chaos.runtimes.sim.world import SimWorld
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -389,7 +389,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         """Open a connection over a link, through its faults. Raises OSError if the connection is refused."""
         return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
-    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
+    async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link with a request of one kind of traffic."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)

@@ -37,7 +37,7 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 """Lists the API keys and versions that `decode_produce` reads."""
 
 
-class BrokerTraffic(StrEnum):
+class BrokerTrafficKind(StrEnum):
     """Names the kinds of requests between brokers: those of followers to leaders, and those to or between controllers.
     """
 
@@ -45,9 +45,9 @@ class BrokerTraffic(StrEnum):
     CONTROLLER = "controller"
 
 
-TRAFFIC: Mapping[BrokerTraffic, tuple[int, ...]] = {
-    BrokerTraffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
-    BrokerTraffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
+TRAFFIC: Mapping[BrokerTrafficKind, tuple[int, ...]] = {
+    BrokerTrafficKind.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
+    BrokerTrafficKind.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
 }
 """Maps a kind of broker traffic to its API keys. Those of CONTROLLER are, besides METADATA_FETCH: Vote,
 BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition, UpdateFeatures, Envelope, FetchSnapshot,

@@ -13,7 +13,7 @@ from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.capabilities import counts_calls, fakes_time
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.chaos.runtimes.sim.world import SimWorld
-from squall.chaos.runtimes.wire.frames import BrokerTraffic
+from squall.chaos.runtimes.wire.frames import BrokerTrafficKind
 from tests.support.clusters.pretender import Pretending
 
 PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
@@ -54,7 +54,7 @@ def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.Monkey
     assert line["error"] == "a request that was cut got its answer"
 
 
-OTHER = {BrokerTraffic.REPLICATION: BrokerTraffic.CONTROLLER, BrokerTraffic.CONTROLLER: BrokerTraffic.REPLICATION}
+OTHER = {BrokerTrafficKind.REPLICATION: BrokerTrafficKind.CONTROLLER, BrokerTrafficKind.CONTROLLER: BrokerTrafficKind.REPLICATION}
 
 
 def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

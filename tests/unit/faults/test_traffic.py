@@ -28,7 +28,7 @@ from squall.chaos.runtimes.wire.frames import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     TRAFFIC,
-    BrokerTraffic,
+    BrokerTrafficKind,
 )
 from tests.unit.runtimes.test_conversation import Heard
 
@@ -44,33 +44,33 @@ def fetch(topic: str, topic_id: bytes, version: int) -> bytes:
 REPLICATED = [
     fetch("t", bytes(16), 12),
     fetch("", bytes(14) + b"\1\1", 18),
-    traffic_frame(BrokerTraffic.REPLICATION)[0],
+    traffic_frame(BrokerTrafficKind.REPLICATION)[0],
 ]
 TO_CONTROLLERS = [
     fetch(METADATA_TOPIC, bytes(16), 12),
     fetch("", METADATA_TOPIC_ID, 18),
-    traffic_frame(BrokerTraffic.CONTROLLER)[0],
+    traffic_frame(BrokerTrafficKind.CONTROLLER)[0],
 ]
 
 
-@pytest.mark.parametrize("traffic", BrokerTraffic)
-def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: BrokerTraffic) -> None:
+@pytest.mark.parametrize("traffic", BrokerTrafficKind)
+def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: BrokerTrafficKind) -> None:
     heard = Heard(frames_of(Cut(CutMode.DROP), traffic))
     for frame in (*REPLICATED, *TO_CONTROLLERS, *probe_frames(0)):
         heard.asked(frame)
-    left = TO_CONTROLLERS if traffic is BrokerTraffic.REPLICATION else REPLICATED
+    left = TO_CONTROLLERS if traffic is BrokerTrafficKind.REPLICATION else REPLICATED
     assert heard.sent[StreamDirection.THERE] == b"".join((*left, *probe_frames(0)))
 
 
 def test_a_refusal_resets_the_connection_and_lets_nothing_more_through() -> None:
-    heard = Heard(frames_of(Cut(CutMode.REFUSE), BrokerTraffic.REPLICATION))
+    heard = Heard(frames_of(Cut(CutMode.REFUSE), BrokerTrafficKind.REPLICATION))
     heard.asked(TO_CONTROLLERS[0] + REPLICATED[0] + TO_CONTROLLERS[1])
     assert heard.sent[StreamDirection.THERE] == TO_CONTROLLERS[0]
     assert heard.resets == 1
 
 
 def test_one_way_the_answers_are_cut() -> None:
-    heard = Heard(frames_of(Cut(CutMode.DROP, StreamDirection.BACK), BrokerTraffic.CONTROLLER))
+    heard = Heard(frames_of(Cut(CutMode.DROP, StreamDirection.BACK), BrokerTrafficKind.CONTROLLER))
     heard.asked(TO_CONTROLLERS[0])
     assert heard.sent[StreamDirection.THERE] == TO_CONTROLLERS[0]
     heard.answered((4).to_bytes(4, "big") + (1).to_bytes(4, "big"))
@@ -87,8 +87,8 @@ def test_a_protocol_fault_hits_the_fetches_of_one_traffic(side: str, apis: set[i
 
 
 def test_no_request_is_of_both() -> None:
-    assert not set(TRAFFIC[BrokerTraffic.REPLICATION]) & set(TRAFFIC[BrokerTraffic.CONTROLLER])
-    assert OffsetForLeaderEpochRequest.API_KEY in TRAFFIC[BrokerTraffic.REPLICATION]
+    assert not set(TRAFFIC[BrokerTrafficKind.REPLICATION]) & set(TRAFFIC[BrokerTrafficKind.CONTROLLER])
+    assert OffsetForLeaderEpochRequest.API_KEY in TRAFFIC[BrokerTrafficKind.REPLICATION]
 
 
 def test_relays_stand_on_all_links_that_a_shape_may_choose_and_on_no_clients() -> None:
@@ -168,4 +168,4 @@ def test_the_registry_knows_who_tells_traffic_apart() -> None:
     sides = {name: kind.params["side"] for name, kind in KINDS.items() if "side" in kind.params}
     found = {name for name, side in sides.items() if isinstance(side, ChoiceParameter) and "controller" in side.values}
     assert found == {"partition", "protocol"}
-    assert frames_of(Cut(CutMode.REFUSE), BrokerTraffic.CONTROLLER).act is FrameAct.RESET
+    assert frames_of(Cut(CutMode.REFUSE), BrokerTrafficKind.CONTROLLER).act is FrameAct.RESET
