@@ -54,7 +54,7 @@ def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.Monkey
     assert line["error"] == "a request that was cut got its answer"
 
 
-OTHER = {BrokerTrafficKind.REPLICATION: BrokerTrafficKind.CONTROLLER, BrokerTrafficKind.CONTROLLER: BrokerTrafficKind.REPLICATION}
+OTHER = dict(zip(BrokerTrafficKind, reversed(BrokerTrafficKind), strict=True))
 
 
 def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
