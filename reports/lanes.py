@@ -101,7 +101,9 @@ def _state_changes(files: RunFiles, node: int) -> Iterable[tuple[float, str]]:
 
 
 def _acts(fault: Json, key: str) -> Iterable[tuple[int, Json]]:
-    """Yield (node, evidence of the action on it), in the order in which the nemesis hit the nodes."""
+    """Yield (node, what was observed there) for one action of the fault, in the order in which the nemesis hit the
+    nodes. `key` names the action in the fault's evidence: down, paused, resumed.
+    """
     seen = mapping(fault.get("evidence") or fault.get("seen"))
     nodes = mapping(fault.get("target")).get("resolved")
     return zip(nodes if isinstance(nodes, list) else [], objects(seen.get(key)), strict=False)
@@ -246,7 +248,8 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
 
 
 def gaps_of_metrics(files: RunFiles) -> dict[str, list[LaneSpan]]:
-    """Map each partition to its longest time in which writes waited and none was acknowledged, if that time was long.
+    """Map each partition to its longest time in which writes waited and none was acknowledged. A partition whose
+    longest time is below UNAVAILABLE_S is left out.
     """
     found = {}
     for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items():

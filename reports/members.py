@@ -1,7 +1,10 @@
-"""Shows what group members did to a record that the group skipped, or that a member processed after it had given up the
-partition: which member committed which position, what it had processed by then, how it ended, which member resumed
-where. For a group that makes no progress, it shows the last processed record. It reads the history alone. Pure but for
-reading.
+"""Shows what group members did that led to a finding. It reads the history alone. Pure but for reading.
+
+For `commit-ahead`, a record that the group skipped, it shows which member committed which position, what it had
+processed by then, how it lost the partition, and which member resumed at that position. For `revoked-read`, a record
+that a member got or processed after it had released the partition, it shows when the member owned the partition, and
+which member owned it next. For `stuck-consumer`, a group that makes no progress, it shows the last record that the
+group processed.
 """
 
 from __future__ import annotations
@@ -160,8 +163,8 @@ class GroupMemberActions:
         return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
 
     def lasted(self, hold: OwnershipSpan) -> bool:
-        """Return whether a member owned the partition until the harness let all readers end; in a run without that
-        moment, until the history's end.
+        """Return whether the member owned the partition until the final reads began, when the harness lets all readers
+        end. Without final reads, return whether it owned the partition until the history's end.
         """
         over = self.files.phase("final reads")[0]
         return hold.ended < 0 or (over is not None and (self.files.seconds(hold.ended) or 0.0) >= over)
@@ -295,8 +298,9 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
 def _skipped_record(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Return the actions that led to a skipped record. As for the finder, the member is the one that resumed at
-    `other`, beyond the record, after `other` had been committed.
+    """Return the actions that led to a skipped record; None if the history does not show them. A member committed the
+    position `problem.other`, which is after the record, and later the process `problem.process` resumed there.
+    `squall.checkers.anomalies.commit_ahead` uses the same rule.
     """
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
@@ -329,8 +333,8 @@ def _skipped_record(
 def _read_after_release(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Return the actions that led to a read after a release. As for the finder, the release is the end of the reader's
-    last ownership before the read.
+    """Return the actions that led to a read after a release; None if the history does not show them. The release is the
+    end of the reader's last ownership before the read, as in `squall.checkers.anomalies.revoked_read`.
     """
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
@@ -348,8 +352,8 @@ def _read_after_release(
 def _stuck_group(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Return the actions of a group without progress. It is about the group as a whole, because the harness waits for
-    all its members together.
+    """Return what a group without progress did last: its last ownership of the partition and its last processed record,
+    by any member. It does not single out one member, because the harness observes the progress of the whole group.
     """
     if problem.process not in reader.groups:
         return None
@@ -387,7 +391,9 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 
 def answers_of(found: GroupMemberActions) -> Iterator[tuple[str, str]]:
-    """Yield (question, answer) about the members' actions."""
+    """Yield (question, answer) about the finding, for example ("Who resumed", "Process 4 at 3.100 s, at position 70:
+    ...").
+    """
     if found.makes_no_progress:
         told = " ".join(map(sentence, found.actions()))
         yield "What the group read last", told or f"No member of {found.group} reported or got a record of it."

@@ -78,11 +78,13 @@ def draw(
     single: Collection[int] | None = None,
     named: Collection[int] = (),
 ) -> str:
-    """Draw the window. `about` maps an operation or a value in question to its witness's anchor. An operation has the
-    anchor op-N, unless another picture has its anchor already (`named`).
+    """Draw the window as SVG. `about` maps the id of an operation, or the value of a record, to the anchor of the
+    witness that names it. `terms` lists the partition's leader epochs. `ident` is unique among the pictures of the
+    page. Each box has the anchor op-N, except those of the operations in `named`, because an earlier picture has their
+    anchors.
 
-    `single` lists the operations that have a box of their own, with their words; None means all. The others are drawn
-    together, which takes a tenth of the bytes: their words are in the text only.
+    `single` lists the operations that are drawn as a box of their own with a title; None means all. The others are
+    drawn together, without titles, which takes a tenth of the bytes.
     """
     lanes = _lanes(operations)
     y = float(TOP)
@@ -143,7 +145,7 @@ def _box(each: ClientOperation, x_of: _Place, y: float, about: Mapping[int, str]
 
 
 def _together(operations: Iterable[ClientOperation], x_of: _Place, y: float) -> list[str]:
-    """Draw the operations of one row as boxes without words, a path for each outcome."""
+    """Draw the operations of one row at height `y` without titles: one SVG path for each outcome."""
     paths: dict[str, list[str]] = {}
     for each in operations:
         left = x_of(each.t0)

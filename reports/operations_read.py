@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from squall.checkers.history.tables import POLL, SEND
 from squall.checkers.history.values import producer_of, sequence_of
 from squall.reports.run_files import Json, RunFiles
 
-SEND, READ, EMPTY = 0, 1, 2
-"""These are values of a row's `kind`."""
 OUTCOMES = ("ok", "fail", "info")
 WORDS = {"ok": "acknowledged", "fail": "failed for certain", "info": "unknown outcome"}
 _COLUMNS = ("kind", "st", "proc", "op", "off", "val", "t0", "t1", "final")
@@ -64,7 +63,7 @@ def _operation(files: RunFiles, op: int, rows: list[Json]) -> ClientOperation:
     done = t0 if t1 is None else t1
     if first["kind"] == SEND:
         return _send(op, first, t0, done, t1 is not None)
-    got = sorted((row["off"], row["val"]) for row in rows if row["kind"] == READ)
+    got = sorted((row["off"], row["val"]) for row in rows if row["kind"] == POLL)
     what = "final read" if first.get("final") else "poll"
     told = _offsets(got) if got else "nothing"
     text = f"{t0:9.4f} to {done:9.4f} s  process {first['proc']:<3} {what}: {told}"

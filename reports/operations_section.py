@@ -18,9 +18,13 @@ WINDOWS_AT_MOST = 12
 SECTION_BYTES = 850_000
 """Limits the bytes of the section. A page has at most 1.5 MB, and 350 to 450 KB without its operations."""
 SINGLE_AT_MOST = 200
-"""Limits the boxes with words of their own in one picture: those nearest to its middle."""
+"""Limits the operations of a picture that have a box of their own with a title: those nearest to its middle. Operations
+that a witness names have one in any case.
+"""
 SINGLE_BYTES, TOGETHER_BYTES = 390, 150
-"""An operation takes roughly this number of bytes in picture and text: with a box of its own, and drawn with others."""
+"""Give the approximate bytes that one operation adds to the page, picture and text: if it has a box of its own
+(`SINGLE_BYTES`), and if it is drawn in one path with others (`TOGETHER_BYTES`).
+"""
 BEFORE_S, AFTER_S = 0.4, 1.1
 """A window begins `BEFORE_S` before a fault's begin and ends `AFTER_S` after its end; the same holds for a witness's
 operation.
@@ -65,7 +69,9 @@ def section_of(
 
 @dataclass(frozen=True, slots=True)
 class _WindowCandidate:
-    """Describes a window to be shown, with the most important moments in it: a begin, and perhaps an end."""
+    """Describes a window that may be shown. `middles` are the one or two times in it that matter most: when a witness's
+    record was sent, or when a fault began and ended.
+    """
 
     window: PartitionTimeWindow
     middles: tuple[float, ...]
@@ -84,8 +90,8 @@ class _WindowBuilder:
         self.shown: list[OperationsWindow] = []
 
     def show(self, wanted: _WindowCandidate, bytes_left: int) -> int:
-        """Add a window, or a window around each of its middles if the whole takes more than `bytes_left`. Return the
-        bytes used.
+        """Draw the whole window. If that takes more than `bytes_left`, and the window has two `middles`, draw a short
+        window around each of them instead. Return the bytes used.
         """
         window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
         first = self._read(parts[0])
@@ -133,7 +139,7 @@ def _number_in(bytes_left: int) -> int:
 
 
 def _around(window: PartitionTimeWindow, middle: float) -> PartitionTimeWindow:
-    """Return the part of a window around a moment."""
+    """Return the part of the window from `BEFORE_S` before the time `middle` to `AFTER_S` after it."""
     return replace(window, begin=max(window.begin, middle - BEFORE_S), end=min(window.end, middle + AFTER_S))
 
 

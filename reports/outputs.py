@@ -1,6 +1,6 @@
-"""Shows which process made the outputs of an input record that has two outputs, or none: in which application,
-transaction and group membership. Applications that read, transform and write make one output of each input. Reads the
-history alone. Pure but for reading.
+"""Explains an input record of which an application made two outputs, or none. The applications read records, transform
+them, and should write one output of each. For each output, the module shows the process that sent it, the transaction,
+and the group membership of the process. Reads the history alone. Pure but for reading.
 """
 
 from __future__ import annotations
@@ -72,11 +72,15 @@ class _InputHistory:
     part: int = -1
     offset: int = -1
     outputs: list[Json] = field(default_factory=list)
-    """Lists invocations of sends of the input's outputs, each with `owner`."""
+    """Lists the sends of the input's outputs: each invocation, with the sender's membership as the additional key
+    `owner`.
+    """
     offsets: dict[int, int] = field(default_factory=dict)
     """Maps the value of an output to the offset at which read_committed readers got it."""
     commits: list[Json] = field(default_factory=list)
-    """Lists invocations of commits of the input's partition, each with `owner`."""
+    """Lists the commits of the input's partition: each invocation, with the sender's membership as the additional key
+    `owner`.
+    """
     ends: dict[int, Json] = field(default_factory=dict)
     """Maps an operation to its completion."""
     names: dict[int, str] = field(default_factory=dict)
@@ -207,7 +211,7 @@ class _InputHistory:
         return f"{what}: sent at {at:.3f} s {self._inside(sent)}, by {self._said(sent['owner'])}."
 
     def committed(self, commit: Json) -> str:
-        """Say which member committed the position after the input."""
+        """Describe a commit in the input's partition: its position, time, outcome, transaction and member."""
         at, position = self.files.seconds(commit.get("t")) or 0.0, mapping(commit.get("at")).get(str(self.part))
         state = _state(self.ends.get(integer(commit.get("op")), {}))
         inside = self._inside(commit)
@@ -227,20 +231,21 @@ class _InputHistory:
             yield self.committed(commit)
 
     def again(self) -> Iterator[tuple[_FetchedPosition, Json]]:
-        """Yield each fetched position that made a member read the input again: it is at or before the input, although a
-        position behind the input had been committed. Each comes with the last such commit.
+        """Yield (fetched position, commit) for each time at which a member fetched a position at or before the input,
+        and so read the input again, although a commit had already set a later position. The commit is the last such
+        commit.
         """
-        behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
+        behind = [(integer(end.get("t")), commit) for commit, end in self._commits_after()]
         for told in self.fetched:
             before = [commit for t, commit in behind if t < told.t]
             if before and told.offset <= self.offset:
                 yield told, before[-1]
 
-    def answered(self, told: _FetchedPosition) -> int:
-        """Return the broker that sent a member this position; -1 if it is not known. It is known only in a simulation
-        whose messages were recorded, and only if one broker's message fits.
+    def answered(self, fetched: _FetchedPosition) -> int:
+        """Return the broker that answered the request for this position; -1 if it is not known. Only a simulation whose
+        messages were recorded shows it, and only if exactly one OffsetFetch response fits.
         """
-        asked, at = self.files.seconds(told.asked), self.files.seconds(told.t)
+        asked, at = self.files.seconds(fetched.asked), self.files.seconds(fetched.t)
         if asked is None or at is None:
             return -1
         came = [
@@ -253,8 +258,8 @@ class _InputHistory:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[GroupPosition]:
-        """Yield the positions that `again` yields, each after the commit that it should have returned, in the form that
-        stories use. Times are in seconds since `begin`.
+        """Yield the commits and the fetched positions of `again` in the form that stories use, each commit once and
+        before what was fetched after it. Times are in seconds since `begin`.
         """
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
@@ -267,15 +272,17 @@ class _InputHistory:
             yield GroupPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 
     def chosen(self, problem: StorySubject) -> list[Json]:
-        """Return the outputs that the group in question made of the input. Outputs that no reader got are left out,
-        unless the finding is a loss.
+        """Return the outputs that the finding's group made of the input: the group of `problem.process`. If the finding
+        is no loss, outputs that no read_committed reader got are left out.
         """
         group = self.group(problem.process)
         found = [each for each in self.outputs if self.group(integer(each.get("p"))) == group]
         return found if problem.name in LOSSES else [e for e in found if integer(e.get("v")) in self.offsets]
 
-    def _counting(self) -> Iterator[tuple[Json, Json]]:
-        """Yield the commits that certainly succeeded and set a position behind the input, each with its completion."""
+    def _commits_after(self) -> Iterator[tuple[Json, Json]]:
+        """Yield (invocation, completion) of each commit that certainly succeeded and set a position after the input. In
+        a transaction the completion is the transaction's.
+        """
         for each in self.commits:
             end = self.ends.get(integer(each.get("op")), {})
             # A position in a transaction counts from the transaction's commit on (KIP-98).
@@ -317,9 +324,9 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     return [] if trail is None else list(_sentences(trail, problem))
 
 
-def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
-    """Return the outputs of an input that has several, and the fetched positions that made members read it again
-    (`_InputHistory.again`); nothing for any other problem.
+def outputs_and_positions(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
+    """Return (values of the outputs, at most TOLD_AT_MOST; positions of `_InputHistory.positions`) for an input that
+    has several outputs; both are empty for any other finding.
     """
     trail = _trail_of(files, problem) if problem.name not in LOSSES else None
     if trail is None:

@@ -1,5 +1,5 @@
-"""Shows the two owners of a partition that two group members own at once: each one's generation, when it was assigned
-the partition, when it gave it up or learned of its loss. It reads the history alone. Pure but for reading.
+"""Shows the two group members that owned one partition at once: the generation of each, when it was assigned the
+partition, and when it gave the partition up or learned of its loss. It reads the history alone. Pure but for reading.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OwnershipSpan:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """Is when the process sent its last request that proves that the coordinator took it for the owner, as
+    """Is when the process sent the last request by which the coordinator accepted it as the partition's owner: see
     `squall.checkers.history.group_tables.PartitionOwnership.proved`.
     """
     last_generation: int = -1
@@ -53,20 +53,20 @@ class OwnershipSpan:
 
 @dataclass(slots=True)
 class PartitionOwnershipReader:
-    """Reads from the history which of some processes owned one partition, and when."""
+    """Reads from the history when each of `processes` owned the partition `part`."""
 
     processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
-    """Holds the times in which faults kept brokers apart (`squall.checkers.nemesis_log.apart`): heartbeats then prove
-    no ownership.
+    """Lists (begin, end), in ns, of times in which a fault may have cut a broker off from the other brokers' decisions
+    (`squall.checkers.nemesis_log.apart`). A heartbeat that was sent then proves no ownership.
     """
     found: list[OwnershipSpan] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Maps a process to the time at which it last learned a generation."""
     granted: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
-    """Maps (process, generation) to the time at which the process first learned of the generation or of its assignment
-    of the partition, and whether the generation assigns the partition.
+    """Maps (process, generation) to (time, assigned). `assigned` says whether the generation assigns the partition to
+    the process; `time` is when the process first learned of that assignment.
     """
     commits: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Maps the operation of a commit to (process, time of the request, generation)."""
@@ -142,8 +142,9 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
-    """Return the first two ownerships that match the finding. Either the first one was still proved when the second one
-    began, or one generation assigned the partition to both.
+    """Return (earlier ownership by the process `problem.other`, later ownership by `problem.process`), the first two
+    that match the finding; None if none do. They match if the coordinator accepted requests of both processes after the
+    later ownership had begun, or if one generation assigned the partition to both.
     """
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:

@@ -57,8 +57,8 @@ def render(run_dir: Path) -> Path:
 
 
 def page_of(run_dir: Path, place: str = "") -> str:
-    """Return the page as text. `place` is the folder of a checkout where a copy of `run_dir` will be; the page then
-    links to the files that are sent with it (`raw_files.sent`).
+    """Return the page as HTML. `place` is set for a page that is exported with its run: the path, in a checkout, at
+    which the run will be unpacked. Such a page links only to the exported files (`raw_files.sent`).
     """
     files = read_run(run_dir)
     from squall.reports import figure  # its libraries are an extra, and other pages do without
@@ -156,13 +156,15 @@ def _operations(
 
 
 def _contents(
-    told: Sequence[_RenderedPartitionStory], sections: Sequence[str], transactions: bool, operations: bool
+    stories: Sequence[_RenderedPartitionStory], sections: Sequence[str], transactions: bool, operations: bool
 ) -> list[tuple[str, str]]:
-    """Return (anchor, name) of the parts of the page, in their order."""
+    """Return (anchor, heading) of each part of the page, in their order. `sections` lists the headings of the
+    workload's own sections.
+    """
     own = [(title.lower().replace(" ", "-"), title) for title in sections]
     return [
-        *([("story", "What happened")] if told else []),
-        ("timeline", "The whole run" if told else "What happened"),
+        *([("story", "What happened")] if stories else []),
+        ("timeline", "The whole run" if stories else "What happened"),
         *([("operations", "Operations")] if operations else []),
         *own,
         *([("transactions", "Transactions")] if transactions else []),
@@ -173,8 +175,8 @@ def _contents(
 def _timeline(
     files: RunFiles, rows: Any, samples: LatencySamples, span: tuple[float, float] | None
 ) -> tuple[Timeline | None, str]:
-    """Return the figure, or None and the reason why there is none. A figure that fails must not fail the verdict's
-    page.
+    """Return the figure, or None and the reason why there is none. An error while drawing is such a reason, so that the
+    page still shows the verdict.
     """
     from squall.reports import figure
 
@@ -206,7 +208,7 @@ class _RenderedPartitionStory:
     title: str
     summary: str = ""
     lines: tuple[tuple[str, str, int], ...] = ()
-    """Lists (time, sentence, index of its first moment)."""
+    """Lists (time, sentence, number of the first moment in the picture that the sentence describes)."""
     ends: tuple[str, ...] = ()
     left_out: int = 0
     svg: str = ""
@@ -218,7 +220,9 @@ class _RenderedPartitionStory:
 def _rendered_stories(
     files: RunFiles, found: TransactionFacts | None
 ) -> tuple[list[_RenderedPartitionStory], list[StorySubject]]:
-    """Write the story of each grave problem. A story that fails must not fail the verdict's page."""
+    """Return the rendered stories of a run's gravest problems, and the subject of each. If rendering fails, the only
+    story says so in `trouble`, so that the page still shows the verdict.
+    """
     try:
         tellings = rendered_stories(files, found)
         shown = [

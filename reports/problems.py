@@ -48,11 +48,13 @@ class StorySubject:
     op: int = -1
     process: int = -1
     other: int = -1
-    """Holds the witness's field of the same name, as the fields `op` and `process` do: see
-    `squall.checkers.findings.Witness`.
+    """Is a number of the finding's first witness, as `op` and `process` are. Its meaning depends on the anomaly: see
+    `squall.checkers.anomalies.anomaly.AnomalyDefinition.other`.
     """
     evidence: str = ""
-    """Names the evidence of the finding."""
+    """Is the kind of evidence that shows the anomaly: final, reads or acks (see `squall.checkers.anomalies.anomaly`);
+    empty if the anomaly has no kinds.
+    """
     permitted: bool = False
     blames: str = ""
     """Says in words whose fault it is, if it is not the cluster's."""
@@ -76,9 +78,9 @@ def problems_of(files: RunFiles) -> list[StorySubject]:
     """Return the subjects of a run's stories, the gravest first: broken invariants, anomalies that are not permitted,
     permitted losses.
 
-    There is one for each partition, about its first anomaly, and one for each transaction. A finding without a
-    partition is about the metadata log. Every finding comes with the partition that has most of it, before any finding
-    comes with a second partition.
+    Each partition has one subject, its gravest anomaly; each transaction has one of its own. A broken invariant without
+    a partition is about the metadata log. An anomaly in several partitions begins with the partition that has most
+    witnesses; its other partitions come after the first partitions of all other anomalies.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -104,7 +106,7 @@ def problems_of(files: RunFiles) -> list[StorySubject]:
 
 
 def is_of_transactions(name: str) -> bool:
-    """Return whether an anomaly's story is that of a transaction, in all its partitions."""
+    """Return whether the anomaly's story follows a transaction through all its partitions, instead of one partition."""
     known = CATALOG.get(name)
     return known is not None and (known.family is AnomalyFamily.TRANSACTIONS or name == "lso-violation")
 
@@ -120,15 +122,15 @@ def _gravity(problem: StorySubject) -> tuple[bool, int]:
 
 _OTHER_VALUE = ("inconsistent-offset",)
 _OTHER_OFFSET = ("duplicate", "wrong-offset", "poll-skip", "int-poll-skip", "lso-violation")
-_OF_A_MARK = ("hanging-txn", "lso-violation")
-"""Lists anomalies of transactions whose witnesses name a last stable offset and no transaction."""
+_WITHOUT_TXN = ("hanging-txn", "lso-violation")
+"""Lists the anomalies of transactions whose witnesses name a last stable offset instead of a transaction."""
 _OTHER_TXN = ("G1c",)
 
 
 def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[StorySubject]:
-    """Return one problem for each of these names that the run has: the finding's first witness in the partition that
-    has most of them, or the first moment of a broken invariant. A finding counts if its evidence is in `evidence`,
-    permitted or not.
+    """Return one subject for each of `names` that the run has. For a finding it is the first witness in the partition
+    that has most witnesses; for a broken invariant it is the first violation. Findings count only if their kind of
+    evidence is in `evidence` ("" for anomalies without kinds), permitted or not.
     """
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
@@ -156,7 +158,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> StorySubject
         values.append(other)
     elif name in _OTHER_OFFSET:
         offsets.append(other)
-    if is_of_transactions(name) and name not in _OF_A_MARK:
+    if is_of_transactions(name) and name not in _WITHOUT_TXN:
         ops = [integer(witness.get("op")), *([other] if name in _OTHER_TXN else [])]
     return StorySubject(
         name,
@@ -176,7 +178,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> StorySubject
 
 
 _SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
-"""Matches the name of a batch in an invariant's message."""
+"""Matches a batch in an invariant's message, by its offsets [begin, end) and its leader epoch."""
 OFFSETS_AT_MOST = 4
 """Limits the offsets of a batch in question: the first ones stand for all."""
 

@@ -1,7 +1,7 @@
 """Runs SQL over a run: DuckDB in memory, views over the run's files, and no way to write anything.
 
-The tables of the history are read in place. If there are none of this history (a simulation makes none), they are
-converted into a temporary folder. DuckDB sees only the tables that it is given, and no file.
+The tables of the history are read in place. If the run has none (as a simulation), or only outdated ones, the history
+is converted into a temporary folder. DuckDB can read the tables that are registered with it, and can open no file.
 """
 
 from __future__ import annotations

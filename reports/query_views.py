@@ -1,7 +1,7 @@
 """Defines the views of `squall query`: names, columns and meanings; docs/query.md is made from them.
 
-Codes of the history's tables become words, -1 becomes null, and nanoseconds become seconds of load, as on pages, to the
-microsecond.
+Codes of the history's tables become words, and -1 becomes null. Times in nanoseconds become seconds since the load with
+faults began, as on pages, rounded to microseconds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class QueryViewDefinition:
 
 
 def macros(origin_ns: int) -> tuple[str, ...]:
-    """Return the statements that create the macros of the expressions. `origin_ns` is the origin of the page's time
-    axis.
+    """Return the statements that create the SQL macros which the columns of VIEWS use. `origin_ns` is the time, on the
+    run's clock, that the macro `seconds` counts from.
     """
     return (
         f"CREATE MACRO seconds(_ns) AS CASE WHEN _ns >= 0 THEN round((_ns - {origin_ns}) / 1e9, 6) END",

@@ -28,7 +28,9 @@ LOCAL = {
 }
 """Maps files that concern only this machine, and are never sent, to their descriptions."""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
-"""Lists files that a new judgement or a new page reads as well, and that no page links to."""
+"""Lists files that `squall export` packs although no page links to them: judging the run again, or making its page
+again, reads them.
+"""
 OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broker {node}",
             "broker.properties": "settings of broker {node}"}  # fmt: skip
 
@@ -53,10 +55,10 @@ def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
 
 
 def sent(run_dir: Path) -> list[Path]:
-    """Return the files of a run that are sent to others, relative to `run_dir`: those that a new judgement and a reader
-    of the page need.
+    """Return the files of a run that `squall export` packs, relative to `run_dir`: those that the page shows, and those
+    that judging the run again needs.
 
-    Brokers' data, logs of this machine, and tables that a judgement makes again are left out.
+    Brokers' data, logs that concern only this machine, and tables that judging makes anew are left out.
     """
     names = [*NAMES, *BESIDE, *(f"nodes/{node.name}/{name}" for node in _nodes(run_dir) for name in OF_NODES)]
     return [Path(name) for name in names if (run_dir / name).is_file()]

@@ -103,14 +103,15 @@ class RunFiles:
 
     @property
     def command(self) -> str:
-        """Returns the command that repeats the run, with the plan of this directory, which may be a copy; empty if it
-        is not known.
+        """Returns the command that repeats the run; empty if it is not known. The command takes plan.toml from this
+        directory, also if the directory is a copy of the run's own.
         """
         return self._repeated(str((self.path / PLAN).absolute()))
 
     def command_in_checkout(self, place: str = "") -> str:
-        """Return the command that repeats the run as typed in the checkout, which may be moved with its runs. `place`
-        is the folder of the checkout where a copy of this directory will be; empty for its present place.
+        """Return the command that repeats the run, for the folder of the checkout. Its path of plan.toml is relative,
+        so it is still correct after the checkout was moved. `place` is the run directory's path in the checkout if that
+        differs from the present one: an exported run will be unpacked there.
         """
         return self._repeated(f"{place or from_checkout(self.path)}/{PLAN}", PROGRAM)
 
@@ -166,7 +167,7 @@ class RunFiles:
 
     @cached_property
     def sent(self) -> ObservedProduceRequests:
-        """Returns the settings in the Produce requests."""
+        """Returns the Produce requests of the load that were observed, with their settings (acks, compression, ...)."""
         return sent_in(self.path)
 
     @property
@@ -177,7 +178,7 @@ class RunFiles:
         return sorted({*range(1, min(count, 99) + 1), *self.traces})
 
     def landed(self) -> int:
-        """Return how many faults have evidence."""
+        """Return how many faults landed: they have evidence and no error."""
         return sum(1 for fault in self.faults if fault.get("evidence") and not fault.get("error"))
 
     def planned_faults(self) -> int | None:
@@ -387,7 +388,8 @@ def _read_history_head(files: RunFiles) -> tuple[int, int]:
 
 
 _MOMENTS = ("from_s", "to_s", "began_s", "ended_s", "healed_s")
-"""Lists the names of moments in metrics.json and in a workload's figures, which count from the history's header there.
+"""Lists the keys of metrics.json, and of a workload's figures in verdict.json, whose values are times. The files give
+them in seconds since the history's header.
 """
 
 

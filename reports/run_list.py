@@ -29,8 +29,8 @@ REASONS = 2
 REASON_LETTERS = 200
 """Limits the letters of one reason."""
 PAGE, PLAN = "index.html", "plan.toml"
-KEPT = ("valid",)
-"""Lists the verdicts of the runs that may be removed by age or size."""
+REMOVABLE = ("valid",)
+"""Lists the verdicts of the runs that `to_remove` may remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RunListEntry:
     landed: int | None
     planned: int | None
     acked: int | None
-    """Counts the acknowledged records, also those after healing if the history was analysed."""
+    """Counts the acknowledged records; for a run that was judged, also those that were sent after healing."""
     p99_ms: float | None
     unavailable_s: float | None
     findings: tuple[str, ...]
@@ -67,7 +67,7 @@ class RunListEntry:
 
     @property
     def landed_of(self) -> str:
-        """Returns the landed and the planned faults as text: "3/4"."""
+        """Returns how many of the planned faults landed (took effect, with evidence), as text: "3/4"."""
         return "" if self.planned is None else f"{self.landed if self.landed is not None else '?'}/{self.planned}"
 
     @property
@@ -185,13 +185,14 @@ def _bytes_of(path: Path) -> int:
     return total
 
 
-def _unavailable(told: Json, clients: Collection[str]) -> float | None:
-    """Return the longest time in which some partition accepted no write, as the run's own page shows it. The partitions
-    of `clients` do not count, because there only one client was stuck.
+def _unavailable(measured: Json, stuck: Collection[str]) -> float | None:
+    """Return the longest time, in seconds, in which a partition accepted no write, as the run's own page shows it.
+    `measured` is the metrics' `unavailable`. The partitions in `stuck` (`summary.unavailable_to`) do not count: a
+    single stuck client could not write there, and other clients could.
     """
-    partitions = {name: each for name, each in mapping(told.get("partitions")).items() if name not in clients}
+    partitions = {name: each for name, each in mapping(measured.get("partitions")).items() if name not in stuck}
     known = [gap for each in partitions.values() if (gap := number(mapping(each).get("s"))) is not None]
-    return max(known, default=None if clients else number(mapping(told.get("overall")).get("s")))
+    return max(known, default=None if stuck else number(mapping(measured.get("overall")).get("s")))
 
 
 def _configuration(plan: Json) -> str:
@@ -268,7 +269,7 @@ def to_remove(
     left = sum(row.bytes for row in rows)
     # From the oldest on: `runs_in` lists the newest first.
     for row in reversed(rows):
-        if row.verdict not in KEPT:
+        if row.verdict not in REMOVABLE:
             continue
         old = days is not None and row.began is not None and (now - row.began).total_seconds() > days * 86_400
         if old or (limit_bytes is not None and left > limit_bytes):

@@ -71,8 +71,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     """Return the spans in which writes waited and none was acknowledged. A span is returned if it is longer than
     UNAVAILABLE_S and than 20 times the median span.
 
-    The spans are the gaps that `squall.checkers.metrics` defines: of writes that failed, and of writes that wait for
-    the next acknowledgement.
+    The three arrays have an entry for each write: when it began, when it ended, and whether it was acknowledged. Writes
+    that were never acknowledged make spans of their own, which are merged with overlapping ones, as in
+    `squall.checkers.metrics`.
     """
     import numpy as np
 
@@ -85,9 +86,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     stretch = np.cumsum(ends & ok)
 
     def writes(acknowledged: bool) -> tuple[Any, Any]:
-        """Return two arrays with an entry for each stretch between two acknowledgements: when the first of its writes
-        began to wait, and when the last one ended; NaN if none waited. `acknowledged` selects the writes: those that
-        were acknowledged in the end, or the others.
+        """Return two arrays, (first, last), with an entry for each stretch between two acknowledgements. Within the
+        stretch, `first` is when a write began to wait, and `last` is when no write waited any more; both are NaN if
+        none waited. If `acknowledged`, only writes that were acknowledged in the end count; else only the others.
         """
         first, last = np.full((2, len(t) + 1), np.nan)
         waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)

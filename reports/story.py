@@ -84,7 +84,7 @@ def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) 
         problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
     found = all_facts(files, problems)
     for facts in found:
-        facts.outputs, facts.positions = outputs.parts_of(files, facts.problem)
+        facts.outputs, facts.positions = outputs.outputs_and_positions(files, facts.problem)
     acted = members.members_of(files, [facts.problem for facts in found])
     told = map(story_of, found, acted)
     return [story for story in told if story.moments]

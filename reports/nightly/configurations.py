@@ -47,7 +47,7 @@ class ConfigurationNight:
 
     @property
     def unknown(self) -> int:
-        """Counts the items without a verdict."""
+        """Counts the items (see `runs`) that ended without a verdict."""
         return self.runs - self.valid - self.invalid
 
 

@@ -25,7 +25,9 @@ from squall.reports.nightly.trends import MEASURES, MeasureSeries
 ROWS = 24
 """Limits the configurations in the figure: the gravest are shown."""
 SERIES = 8
-"""Limits the configurations in the trends: those that changed are shown, then those of most nights."""
+"""Limits the configurations in the figure of trends. Those with most changes come first, then those that were measured
+in most nights.
+"""
 MARKERS = {("squall", "docker"): "D", ("kafka", "process"): "s", ("kafka", "docker"): "p"}
 """Maps (target, runtime) to a marker. Squall's own processes and simulations have a circle, all others a triangle."""
 LEAST = 1e-5

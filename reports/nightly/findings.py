@@ -96,7 +96,7 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
 
 def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> Iterator[Row]:
     """Yield a row for a failed simulation in which no check found anything: a broker ended by itself, no event was left
-    to simulate, or the run did not come to its end.
+    to simulate, or the run did not come to its end. `head` holds the fields that all rows of the run have in common.
     """
     told = mapping(files.run.get(simulated.KEY))
     failure = mapping(told.get("failure"))
@@ -132,7 +132,7 @@ def _witness_fields(files: RunFiles, check: checks.CheckResult, group: WitnessGr
     times = [line.t for lines in stories for line in lines if not line.text.startswith(NOT_READ)]
     return {
         "witnesses": len(group.witnesses),
-        "fingerprint": fingerprint(check.name, check.evidence, cause, _known_by(cause, phase, fault, classes)),
+        "fingerprint": fingerprint(check.name, check.evidence, cause, _fingerprint_place(cause, phase, fault, classes)),
         "cause": cause,
         "place": f"{phase}, {f'after {fault}' if fault else 'before any fault'}" if phase else "",
         "first_s": min(times, default=None),
@@ -174,7 +174,9 @@ def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
 
 
 def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
-    """Describe what happened to the record, in words that are equal for all runs in which the same happens."""
+    """Describe what happened to the witness's record: the grave lines of its story, without the names and numbers of
+    the run. Runs in which the same happens have the same text. If no line is grave, the text is NO_CAUSE.
+    """
     grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
     return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
 
@@ -187,12 +189,12 @@ def general(text: str, partitions: Iterable[str]) -> str:
     return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")
 
 
-def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
-    """Return the place in the story that is part of a finding's fingerprint.
+def _fingerprint_place(cause: str, phase: str, fault: str, classes: str) -> str:
+    """Return when the finding happened, in words for its fingerprint: before any fault, or after one.
 
-    The place does not include the last fault before the finding, nor whether the run was healing already: both depend
-    on the seed, and the same bug shows after any fault. It includes whether a fault was needed. If the cause is not
-    known, the place is the phase and the faults of the run (`classes`), because nothing else can distinguish two bugs.
+    The last fault and the phase of the run are left out: both depend on the seed, and the same bug shows after any
+    fault. If the cause is not known, the words are the phase and the faults of the run (`classes`), because nothing
+    else can distinguish two bugs.
     """
     if cause == NO_CAUSE:
         return f"{phase}, {classes}"

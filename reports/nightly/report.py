@@ -112,13 +112,14 @@ class NightlyReport:
 
     @property
     def places(self) -> list[str]:
-        """Returns the targets and runtimes that have a cell in `beside`, as text, sorted."""
+        """Returns the columns of the table `beside`, sorted: each "target, runtime" that has a cell."""
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
     def vanished(self) -> list[tuple[FindingStatus, str]]:
-        """Returns the findings that the night does not have although it tested their configuration, and what that
-        means.
+        """Returns (finding, explanation) for each finding of an earlier night that this night no longer has. The
+        explanation says that its configuration ran without it, or that the night permits it. Findings that were not
+        tested are left out.
         """
         return [(each, why) for each in self.gone if (why := self._why_gone(each))]
 
@@ -175,8 +176,8 @@ class NightlyReport:
 
     @property
     def contradicted(self) -> list[str]:
-        """Lists, a sentence each, the runs of the night that are judged valid although their history, as Spark measured
-        it, shows losses or duplicates that are not permitted, and the runs whose history has changed since it was
+        """Lists, a sentence each, the runs whose verdict is in doubt. Either the run is judged valid, but Spark
+        measured losses or duplicates in its history that are not permitted. Or the history has changed since it was
         judged.
         """
         measured = [f"{run['item']} is judged valid, but its history shows {told}."
@@ -186,7 +187,9 @@ class NightlyReport:
 
     @property
     def untouched(self) -> list[str]:
-        """Lists the configurations that the night planned and never ran, by the names that items have."""
+        """Lists the planned configurations of which nothing ran, each by the short name that the ids of its items begin
+        with.
+        """
         ran = {_configuration_of(run["item"]) for run in self.runs}
         return [name for name in dict.fromkeys(map(_configuration_of, self.night["not_run"])) if name not in ran]
 

@@ -44,14 +44,16 @@ class FindingStatus:
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """Returns the names of the anomalies, with their evidence."""
+        """Returns the names of the anomalies. The kind of evidence, if there is one, follows in brackets:
+        "inconsistent-offset (acks)".
+        """
         names = (f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"] for row in self.rows)
         return tuple(dict.fromkeys(names))
 
     @property
     def most(self) -> int:
-        """Returns the highest number of findings in one run. If a run has several causes, only its first witnesses are
-        assigned to them.
+        """Returns the highest number of witnesses of the finding in one run. If an anomaly has several causes in a run,
+        only the witnesses that the verdict keeps count, because the causes of the others are not known.
         """
         return max(row["count"] or 0 for row in self.rows)
 
@@ -88,7 +90,9 @@ class FindingCard:
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """Returns the names of the anomalies, with their evidence."""
+        """Returns the names of the anomalies. The kind of evidence, if there is one, follows in brackets:
+        "inconsistent-offset (acks)".
+        """
         return tuple(dict.fromkeys(name for each in self.findings for name in each.anomalies))
 
     @property
@@ -195,7 +199,7 @@ def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
 
 
 def ran_again(gone: FindingStatus, where: Collection[Place]) -> bool:
-    """Return whether a night tested, on the same target and runtime, a configuration of a finding that it no longer
-    shows. `where` is the night's `places_tested`.
+    """Return whether a night tested the finding again: one of the finding's configurations has a run with a verdict, on
+    the same target and runtime. `where` is what `places_tested` returns for that night.
     """
     return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

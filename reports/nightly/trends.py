@@ -36,7 +36,9 @@ class NightSummary:
     new: int
     known: int
     gone: int
-    """Counts the findings that have disappeared, in the first night that tested their configuration again."""
+    """Counts the findings of earlier nights that are gone. Of the nights that tested a finding's configuration again,
+    only the first counts it.
+    """
     lost: int
     """Counts the lost records of runs with a verdict, permitted or not."""
 
@@ -129,7 +131,9 @@ def _tested_first(gone: FindingStatus, nights: Sequence[str], places: Mapping[st
 
 
 def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[FlakyItem]:
-    """Return the items that are sometimes without a verdict, the flakiest first; an item's name has no seed."""
+    """Return the items that had attempts without a verdict, those with the highest share of them first. `order` maps a
+    night to its position in time.
+    """
     by_item: dict[str, list[Row]] = {}
     for run in runs:
         by_item.setdefault(run["item"], []).append(run)

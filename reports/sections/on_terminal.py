@@ -42,7 +42,9 @@ def drawn(section: WorkloadSection, width: int) -> Iterator[RenderableType]:
 
 
 def _line(strip: TimelineStrip, lane: TimelineLane, cells: int, name: int) -> Text:
-    """Draw one lane: each cell shows the gravest bar in its time."""
+    """Draw one lane: its name, padded to `name` letters, and a bar of `cells` letters. Each letter shows the gravest
+    bar in its share of the time.
+    """
     line = Text(f"{lane.name[: name - 2]:<{name}}", no_wrap=True)
     each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells
     for cell in range(cells):

@@ -13,7 +13,9 @@ LEFT, MOST_LEFT = 190, 480
 LANE, AXIS = 30, 34
 HEIGHTS = {"good": 10, "bad": 24, "neutral": 16, "mark": 16}
 LETTER = 6.6
-"""Gives the approximate width of a letter in px: a name beyond MOST_LEFT is cut, and its title has the whole name."""
+"""Gives the approximate width of a letter in px. It decides where a lane's name is cut, so that the name takes at most
+MOST_LEFT; the tooltip has the whole name.
+"""
 LEGEND = 26
 SWATCH = 18
 STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
