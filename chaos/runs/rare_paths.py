@@ -1,8 +1,8 @@
 """Counts how often a simulation took each of the broker's rare code paths, such as a truncation, which a batch of
 simulations should have taken.
 
-The counts come from the brokers' traces and, if a trace does not show the path, from the simulator (`World.counts`). A
-path that a whole batch leaves at zero was not tested by it. A batch reports this, and lists separately the paths that
+The counts come from the brokers' traces and, if a trace does not show the path, from the simulator (`SimCore.counts`).
+A path that a whole batch leaves at zero was not tested by it. A batch reports this, and lists separately the paths that
 its workload cannot take at all.
 """
 
@@ -113,8 +113,8 @@ BY_REQUEST: Mapping[str, str] = {
     "tail": "end of a segment lost",
     "file": "closed file lost",
 }
-"""Maps what a fault did that landed (its parameter `how`: an administrator's request, or a kind of damage) to the rare
-code path that the broker then takes.
+"""Maps a fault's parameter `how` (an administrator's request, or a kind of damage) to the rare code path that the
+broker takes if the fault lands.
 """
 
 OF_TRANSACTIONS = (
@@ -170,15 +170,16 @@ OF_SETTINGS: Mapping[str, str] = {
     "classic member joined a consumer group": "conversions",
     "consumer group left to its classic members": "conversions",
 }
-"""Maps a rare code path to the workload's setting that its clients need to take it."""
+"""Maps a rare code path to the workload's setting that makes clients send what leads to this path."""
 
 PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
 def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapping[str, Any]] = ()) -> Counter[str]:
-    """Count how often each rare code path was taken. The simulator's counts under other names are kept as well.
+    """Count how often each rare code path was taken.
 
-    landed: the parameters of the faults that landed.
+    world: the simulator's own counts (`SimCore.counts`); all of them are returned, too. landed: the parameters of the
+    faults that landed (took effect).
     """
     found: Counter[str] = Counter(dict.fromkeys(PATHS, 0))
     found.update(world)

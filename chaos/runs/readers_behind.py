@@ -16,9 +16,9 @@ ASK_LIMIT_S = 3.0
 
 
 async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> list[LaggingReader]:
-    """Return those readers that can still get records. A reader is left out if retention has removed all records that
-    it was to read, so that the log now begins at its goal or later. The judging of removed records decides whether
-    retention was allowed to do so.
+    """Return those readers that can still get the records that they lack. If retention has removed all these records,
+    the log begins at the reader's `goal` or later, and the reader is left out. Whether retention was allowed to remove
+    them is judged later, from the history.
     """
     places = list(dict.fromkeys(each.place for each in behind))
     starts = await list_offsets(client, places, EARLIEST, timeout_s=ASK_LIMIT_S) if places else {}

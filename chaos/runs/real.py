@@ -53,7 +53,7 @@ HISTORY_BYTES = 1_500
 """Gives the bytes for a record's lines in history.jsonl, its rows in Parquet, and what Spark spills."""
 LOGS_BYTES = 128 << 20
 """Gives the bytes for all that does not grow with the load: first segments, indexes, traces, programs' output, the
-page.
+report.
 """
 THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report")
 """Lists the phases after the load that take time."""
@@ -71,10 +71,10 @@ def run_and_judge(
 ) -> RunDirectory | None:
     """Run the plan, judge the run, and return the run directory with its verdict, or None if the run was interrupted.
 
-    progress: displays the run; the caller may continue to use it afterwards. Trouble of the harness ends the run, but
-    not the judging: what was recorded is judged, and the verdict is unknown. If the program under test was refused,
-    nothing is judged. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`. engine: SPARK or
-    REFERENCE, which searches the history.
+    A failure of the harness ends the run, but what was recorded is judged, and the verdict is unknown. If the user's
+    program broke its protocol (`ProgramProtocolError`), the history is not searched. progress: displays the run; the
+    caller may continue to use it. label: as in `RunDirectory.create`. beside: called while Spark searches the history.
+    drawn: the plan's faults were drawn at random (`Run`). engine: SPARK or REFERENCE, which searches the history.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
@@ -196,7 +196,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
     voters = choose_controllers(plan.nodes, plan.cluster.voters)
     faults = plan.timeline()
     # Other runtimes use the real files, at no cost.
-    hurt = any(FaultTrait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
+    faulted = any(FaultTrait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
     zones = zone_names(plan.workload.zones)
     framed = framed_links(faults, plan.nodes, links(plan.nodes, zones))
     if plan.runtime == "external":
@@ -212,13 +212,13 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
             "lossy": lossy,
             "fake_time": faked,
             "framed": framed,
-            "hurt": hurt,
+            "faulted": faulted,
             "seed": plan.seed,
         }
         as_planned["volume_bytes"] = plan.cluster.volume_mib << 20
         if plan.upgrade_to:
             in_containers.keywords["second"] = second_image(
-                engine, plan.upgrade_to, in_containers.keywords["images"], say, hurt=hurt
+                engine, plan.upgrade_to, in_containers.keywords["images"], say, faulted=faulted
             )
         return partial(in_containers, zones=zones, say=say, **as_planned), None
     if plan.target == "kafka":
@@ -229,8 +229,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
         other = second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None
         return partial(theirs, controllers=voters, second=other, say=say), stranger
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=zones, settings=settings, framed=framed, say=say)
-    second = second_version(plan.upgrade_to, PACKAGES, hurt=hurt) if plan.upgrade_to else None
-    return partial(ours, controllers=voters, hurt=hurt, seed=plan.seed, second=second), None
+    second = second_version(plan.upgrade_to, PACKAGES, faulted=faulted) if plan.upgrade_to else None
+    return partial(ours, controllers=voters, faulted=faulted, seed=plan.seed, second=second), None
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
@@ -262,7 +262,8 @@ def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
 
 
 def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
-    """Return the command that repeats a run. The run's plan holds everything but the engine."""
+    """Return the command that repeats a run. The run's plan holds everything but `engine`, which searches the history.
+    """
     return absolute_command("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
 
 

@@ -116,8 +116,8 @@ def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[]
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
-    """Return the plan that the correct broker must survive. If the mutant is an unsafe setting, the plan does not claim
-    that the setting is safe.
+    """Return the plan, changed so that the correct broker passes it. Only a mutant that is an unsafe setting needs a
+    change: the plan must not claim that this setting is safe.
     """
     from squall.chaos.mutants import find
     from squall.chaos.mutants.hunt import sound

@@ -42,7 +42,7 @@ class SimResult:
     messages: list[Any] | None
     violations: list[InvariantViolation]
     anomalies: tuple[str, ...]
-    """Names the anomalies that the reference finders found and the guarantees do not permit."""
+    """Names the anomalies that were found and that the guarantees do not permit."""
     verdict: str
     """Is valid, invalid or unknown."""
     failure: FailureSignature | None
@@ -52,7 +52,7 @@ class SimResult:
     """Counts how often each of the broker's rare code paths was taken (`rare_paths`)."""
     sim_s: float
     cpu_s: float
-    """Gives the CPU seconds of this process for simulating and judging."""
+    """Gives the CPU seconds that simulating and judging took."""
     trouble: str | None
     """Holds the traceback of a failure of the harness, which says nothing about the broker; None if there was none."""
     mutant: str | None = None

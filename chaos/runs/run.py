@@ -60,8 +60,8 @@ ASK_LIMIT_S = 3.0
 """Limits how long a broker may take to say who leads a partition that takes no writes, in s."""
 READ_MARGIN_S = 5.0
 """Gives how much longer than the plan's `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
-OUTLASTED_S = 3.0
-"""Gives the seconds without a record after which a reader counts as stuck if new readers got everything."""
+STILL_STUCK_S = 3.0
+"""Gives the seconds in which a reader that lags behind new readers must poll a record, or it counts as stuck."""
 QUIET_S = 2.0
 """Gives the pause after the last reads in s, until every follower knows the last high watermark."""
 
@@ -82,7 +82,7 @@ class RunObserver(Protocol):
         """Return why the cluster does not converge, as seen from inside the brokers."""
 
     def settled(self) -> None:
-        """Take note that the cluster has converged and final reads are over. The cluster should be in order."""
+        """Make the last checks: the cluster has converged, and the final reads are over."""
 
     def seals(self) -> Mapping[str, int]:
         """Return the CRC-32 of each file of observations, for the history's last line: file -> CRC-32."""
@@ -91,7 +91,7 @@ class RunObserver(Protocol):
 class Run:
     """Carries out one run in one runtime. Its clock is that of `runtime.env("harness")`, in every runtime.
 
-    drawn: the plan's faults were drawn, not written by the user, so they may be made longer for proofs on this machine.
+    drawn: the faults were drawn at random, so they may be lengthened until this machine can measure their effects.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class Run:
         recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
     async def _poll_view(self, observer: ClusterObserver, every_s: float) -> None:
-        """Update the displayed state of the brokers until cancelled. Other threads must not ask a runtime."""
+        """Update the displayed broker states until cancelled. The display's own thread must not call the runtime."""
         status = self.progress.status
         try:
             while True:
@@ -304,7 +304,7 @@ class Run:
     ) -> None:
         """Carry out all phases in which the workload's readers run: the load, the healing, and the writes after it."""
         counters = LoadCounters()
-        around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
+        around = self._environment(recorder, counters, self._zones(observer.cluster_id))
         around.controls.admin_log = AdminLog(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
         status = self.progress.status
@@ -358,7 +358,7 @@ class Run:
         self.info["counters"] = counts_of(around.counters)
 
     async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """Extend a load of a fixed rate until it shows whether the cluster takes writes again after the faults."""
+        """Extend the load until every partition has acknowledged a record since the faults, or a time limit is over."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
             return
@@ -368,7 +368,7 @@ class Run:
         self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
 
     async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
-        """Write with Squall's client while a foreign library produces the load, to show which of the two is stuck."""
+        """After the faults, write beside a foreign library, to show whether the library or the cluster is stuck."""
         # While a fault is active, silence of the load's clients blames neither them nor the brokers.
         await played.wait()
         if _is_driven(around):
@@ -385,8 +385,8 @@ class Run:
             if self._invariants is not None and not self.info["converged"]["ok"]:
                 self.info["converged"]["stuck"] = self._invariants.stuck()
 
-    def _surroundings(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
-        """Return the workload's environment. It begins with the warm-up; times of operations count from there."""
+    def _environment(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
+        """Return the workload's environment. Operations' times in it count from the beginning of the warm-up."""
         traffic = self.plan.workload.traffic()
         return ScenarioEnvironment(
             env=self.env("workload"),
@@ -446,8 +446,8 @@ class Run:
     async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, reads: dict[str, Any]) -> None:
         """Record in run.json which readers make no progress although new readers have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
-        behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
-        still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
+        behind = await readers.reach(self.env("reads beside the load"), goals, STILL_STUCK_S, STILL_STUCK_S)
+        still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= STILL_STUCK_S}
         for each in reads["behind"]:
             each["outlasted"] = (each["process"], each["place"]) in still
 

@@ -29,7 +29,9 @@ class RunStore(Protocol):
     """Is the CRC-32 of nemesis.jsonl in its current state."""
 
     def plan(self, text: str) -> None:
-        """Write plan.toml: at the beginning, and again if this machine needs longer faults."""
+        """Write plan.toml: at the beginning, and again if the faults were lengthened for this machine
+        (`adapt_to_machine`).
+        """
 
     def info(self, info: dict[str, Any]) -> None:
         """Write run.json again, at each phase."""
@@ -38,7 +40,7 @@ class RunStore(Protocol):
         """Append one line to nemesis.jsonl."""
 
     def polled(self, line: dict[str, Any]) -> None:
-        """Append one line to polled.jsonl. Only runs on clusters that somebody else runs do so."""
+        """Append one line to polled.jsonl: what the brokers of an external cluster reported when they were polled."""
 
     def close(self) -> None:
         """End all files but run.json, which is still written later. Idempotent."""

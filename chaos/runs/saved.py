@@ -44,7 +44,7 @@ def save(
     function that returns this command for the directory. tables: write the history as Parquet as well, if pyarrow is
     installed; the verdict does not need it.
 
-    The verdict may be worse than the result's: the replicas' files are compared as well, now that they are files.
+    The written verdict can be worse than `result.verdict`, because the replicas' log files are compared only here.
     """
     directory = RunDirectory.create(root, result.plan.seed, latest=latest, label=label)
     files = result.files
@@ -93,7 +93,7 @@ def _planted(mutant: str | None) -> str | None:
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: RunJudgement) -> None:
-    """Write what the reference engine found, and the verdict, with the comparison of the replicas' logs."""
+    """Write the anomalies that were found, compare the replicas' logs, and write the verdict."""
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))
     if whole:

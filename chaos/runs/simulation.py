@@ -42,7 +42,7 @@ from squall.chaos.runtimes.sim.world import SimWorld
 from squall.checkers.in_memory import RunJudgement, judge_bytes
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.simulated import seal_of
-from squall.checkers.verdict import INVALID, UNKNOWN
+from squall.checkers.verdict import INVALID, UNKNOWN, Verdict
 from squall.checkers.verdict_inputs import WorkloadFacts
 from squall.workloads import payload
 
@@ -209,8 +209,8 @@ class _DamageReportingRunStore(MemoryRunStore):
 
 
 class SimulationTimeout(BaseException):
-    """Reports that a simulation took too long by the real clock. It is raised from outside, and never blames the
-    broker.
+    """Ends a simulation that takes too long by the real clock: the caller's `enough` (see `simulate`) returned True.
+    This is no finding about the broker.
     """
 
 
@@ -253,7 +253,7 @@ def simulate(
     failure, reasons = failure_of(sim, judgement)
     verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
     if judgement is not None and failure is not None:
-        judgement = replace(judgement, verdict=_found(judgement, reasons))
+        judgement = replace(judgement, verdict=_as_invalid(judgement.verdict, reasons))
     anomalies = judgement.verdict.anomalies if judgement else ()
     return SimResult(
         plan=plan,
@@ -265,7 +265,7 @@ def simulate(
         verdict=verdict,
         failure=failure,
         reasons=reasons or (judgement.verdict.reasons if judgement else ()),
-        counts=rare_paths.count(world.trace, world.counts, _landed(sim)),
+        counts=rare_paths.count(world.trace, world.counts, _params_of_landed(sim)),
         sim_s=world.kernel.now,
         cpu_s=(ended := time.process_time()) - began,
         judging_cpu_s=ended - simulated,
@@ -277,7 +277,7 @@ def simulate(
 
 
 def planted(mutant: str | None) -> AbstractContextManager[None]:
-    """Plant the mutant until the block ends. Does nothing for None."""
+    """Plant a mutant, a known bug, in the broker's code until the block ends. Does nothing for None."""
     if mutant is None:
         return nullcontext()
     from squall.chaos.mutants import find
@@ -285,8 +285,8 @@ def planted(mutant: str | None) -> AbstractContextManager[None]:
     return find(mutant).planted()
 
 
-def _landed(sim: _SimulatedRun) -> list[Mapping[str, Any]]:
-    """Return the parameters of the faults that landed."""
+def _params_of_landed(sim: _SimulatedRun) -> list[Mapping[str, Any]]:
+    """Return the parameters of the faults that landed (took effect, with evidence)."""
     return [played.fault.params for played in sim.run.played if played.landed] if sim.run else []
 
 
@@ -332,7 +332,8 @@ def _troubles(sim: _SimulatedRun) -> list[str]:
 
 
 def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
-    """Return the failure that best describes the broker's bug, with sentences; None if nothing is known to be wrong.
+    """Return the failure that best describes the broker's bug, and sentences that explain it. The failure is None if no
+    bug of the broker is known.
 
     If an invariant was broken and a broker crashed, the earlier of the two is returned: the other may follow from it.
     """
@@ -365,18 +366,22 @@ def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[Fail
     return None, ()
 
 
-def _crash(words: str) -> tuple[str, str]:
-    """Return a broker's crash: the error's name with the innermost function, and the error in full."""
-    found = list(re.finditer(r"^[ |+-]*([A-Z][\w.]*)(?::|$)", words, re.MULTILINE))
-    frames = re.findall(r'File "[^"]*?broker/[^"]*", line \d+, in (\w+)', words)
+def _crash(output: str) -> tuple[str, str]:
+    """Return the error of a crashed broker, found at the end of its `output`: its type with the innermost function, and
+    its full text.
+    """
+    found = list(re.finditer(r"^[ |+-]*([A-Z][\w.]*)(?::|$)", output, re.MULTILINE))
+    frames = re.findall(r'File "[^"]*?broker/[^"]*", line \d+, in (\w+)', output)
     if not found:
-        return "without a word", words
+        return "without a word", output
     where = f" in {frames[-1]}" if frames else ""
-    return f"{found[-1][1]}{where}", words[found[-1].start(1) :].strip()
+    return f"{found[-1][1]}{where}", output[found[-1].start(1) :].strip()
 
 
 def _load_began_s(sim: _SimulatedRun) -> float:
-    """Return the virtual second in which the load with faults began, which is 0 in plans; 0 if it never began."""
+    """Return when the load with faults began, in virtual seconds since the start of the run. Plans count their times
+    from this moment. Return 0 if the load never began.
+    """
     if sim.run is None:
         return 0.0
     info = sim.run.info
@@ -394,11 +399,9 @@ def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
     return list(sim.run.info.get("node_exits", ())) if sim.run else []
 
 
-def _found(judgement: RunJudgement, reasons: tuple[str, ...]) -> Any:
-    """Return the history's verdict as `invalid`, with these further reasons in front: broken invariants, a cluster that
-    made no progress.
+def _as_invalid(verdict: Verdict, reasons: tuple[str, ...]) -> Verdict:
+    """Return the verdict, changed to `invalid`. `reasons`, such as broken invariants, are put before the verdict's own.
     """
-    verdict = judgement.verdict
     return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*reasons, *verdict.reasons])))
 
 

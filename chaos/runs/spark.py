@@ -22,7 +22,7 @@ class SparkOptions:
     master: str = "local[*]"
     """Names the cluster manager in Spark's words. local[*]: every core of this machine."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Maps Spark's own settings to values, which take precedence over those for the size of the history."""
+    """Maps Spark's own settings to values. They replace the values that Squall chooses for the size of the history."""
     limit_s: float = 3600
     """Limits how long Spark may take, in s."""
 

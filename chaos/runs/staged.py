@@ -31,7 +31,9 @@ def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) ->
 
 
 def follow(program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Show) -> int:
-    """Follow a running program as `run_staged` does."""
+    """Display the stages that a running program writes to `log`, and return the program's exit code when it ends. After
+    `limit_s` seconds kill the program, and raise subprocess.TimeoutExpired.
+    """
     try:
         return _followed(program, log, limit_s, show)
     except BaseException:

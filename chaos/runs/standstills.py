@@ -17,8 +17,8 @@ import trio
 AWAKE_S = 0.5
 """Gives the pause between two looks at the clocks, in s."""
 STILL_S = 3.0
-"""Gives the shortest pause that counts, in s. A shorter pause is the machine's load; limits on time are several times
-as long.
+"""Gives the shortest pause that counts as a standstill, in s. A busy machine causes shorter pauses; these do no harm,
+because time limits are several times as long.
 """
 
 

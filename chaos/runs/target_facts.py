@@ -59,7 +59,7 @@ class ClusterCapabilities:
     unknown_settings: list[str] = field(default_factory=list)
     """Lists the plan's settings that the brokers do not have."""
     other_settings: dict[str, str] = field(default_factory=dict)
-    """Maps each setting for which the brokers do not have the plan's value to the value that they have."""
+    """Maps a setting to the brokers' value, if the plan has another value for it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what run.json records about the cluster."""
@@ -72,7 +72,9 @@ class ClusterCapabilities:
         }
 
     def lines(self) -> list[str]:
-        """Return lines for people: the cluster's features, and what a run may lack."""
+        """Return lines for people: the cluster's features, the APIs and settings that it lacks, and settings with other
+        values than the plan's.
+        """
         features = ", ".join(f"{name} {level}" for name, level in sorted(self.features.items()))
         found = [f"its features are {features}"] if features else []
         if self.lacks:
@@ -86,8 +88,8 @@ class ClusterCapabilities:
 
 
 def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> list[str]:
-    """Return sentences for people, before the load: which of a plan's faults cannot land, and which APIs they lack. The
-    faults are still played, so that the run is `unknown` and says why.
+    """Return a sentence for each fault that cannot land (take effect), because the cluster lacks an API that the fault
+    needs. The faults are still played, so that the run is `unknown` and says why.
     """
     found = []
     for fault in faults:

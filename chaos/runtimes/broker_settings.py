@@ -21,7 +21,7 @@ INTERNAL: Mapping[str, int] = MappingProxyType(
 """Gives the defaults of internal topics' settings for which a cluster of one broker is too small. Kafka and Squall have
 the same defaults.
 """
-FOLLOWS: Mapping[str, str] = MappingProxyType(
+IF_TOO_HIGH: Mapping[str, str] = MappingProxyType(
     {
         "offsets.topic.replication.factor": "no group finds its coordinator",
         "transaction.state.log.replication.factor": "no producer gets a transactional id",
@@ -30,8 +30,8 @@ FOLLOWS: Mapping[str, str] = MappingProxyType(
         "min.insync.replicas": "it counts as {nodes}",
     }
 )
-"""Maps a setting to what happens if its value is larger than the number of brokers. A min ISR above the number of
-replicas counts as the number of replicas (KAFKA-15583).
+"""Maps a setting to the consequence, in words, of a value larger than the number of brokers (`nodes`). Kafka takes a
+min ISR above the number of replicas as the number of replicas (KAFKA-15583).
 """
 
 
@@ -53,12 +53,12 @@ def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
     return [*too_high(settings, nodes), *without_effect]
 
 
-def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = FOLLOWS) -> list[str]:
+def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = IF_TOO_HIGH) -> list[str]:
     """Return a sentence for each setting of `names` whose given value is larger than the number of brokers (`nodes`).
     """
     brokers = "1 broker" if nodes == 1 else f"{nodes} brokers"
     return [
-        f"{name} is {settings[name]}, and the cluster has {brokers}, so {FOLLOWS[name].format(nodes=nodes)}: "
+        f"{name} is {settings[name]}, and the cluster has {brokers}, so {IF_TOO_HIGH[name].format(nodes=nodes)}: "
         f"set {name}={nodes}, or leave it out"
         for name in names
         if settings.get(name, "").isdecimal() and int(settings[name]) > nodes  # what is no number the broker refuses

@@ -25,7 +25,7 @@ class ClockFakingRuntime(Protocol):
 
 
 def counts_calls(runtime: object) -> TypeGuard[CallCountingRuntime]:
-    """Return whether a runtime counts its brokers' calls.
+    """Return whether a runtime counts its brokers' calls to disk and network.
 
     The test is not by `isinstance`: since Python 3.12 `isinstance` ignores methods that a wrapper of a runtime passes
     on by `__getattr__`.

@@ -184,7 +184,7 @@ class FrameAct(StrEnum):
     RESET = "reset"
     """Resets the frame's connection, at both ends."""
     ERROR = "error"
-    """Answers in place of the target, which never sees the request; every error code is `Frames.error`."""
+    """Answers in place of the target, which never sees the request, with `Frames.error` as every error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +198,13 @@ class Frames:
     count: int = 1
     """Counts the frames to hit; 0 means every frame from the `nth` on."""
     delay_ms: int = 0
-    """Gives the time by which a DELAY fault delays a frame, or for which a REORDER fault holds it at most."""
+    """Gives how long a DELAY fault delays a frame, or how long a REORDER fault waits for the next frame at most."""
     error: int = 0
     """Is the Kafka error code with which an ERROR fault answers."""
     stream: StreamDirection = StreamDirection.THERE
     """Is THERE to hit requests, BACK to hit their responses. BOTH is not allowed; DUPLICATE and ERROR must be THERE."""
     also: tuple[int, ...] = ()
-    """Lists more API keys that are hit and counted as `api` is."""
+    """Lists further API keys to hit. `nth` and `count` count the frames of `api` and of these together."""
 
 
 LinkFault = Cut | Latency | Bandwidth | Slicer | LimitData | ResetPeer | SlowClose | Loss | Frames
@@ -400,7 +400,7 @@ class Runtime(Protocol):
         """Let running or paused nodes lose power at the same moment. They end; unsynced data may be lost or torn.
 
         Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn, logs}}.
-        logs: {partition: [first lost offset, end of its log before]} of each log that lost records.
+        names: files created, renamed or removed. logs: {partition: [first lost offset, old end]} of logs with losses.
         """
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
@@ -457,8 +457,8 @@ class Runtime(Protocol):
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """Remove the fault of this name from a link; an unknown name is no error.
 
-        Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit); for Frames struck,
-        the first EndTxn frames that were hit (`squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
+        Evidence: link, asked_ns, ended_ns; for Loss and Frames `hits` (packets lost, frames hit); for Frames `struck`
+        (the first EndTxn requests hit: `squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
@@ -470,12 +470,12 @@ class Runtime(Protocol):
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> ProbeResult:
-        """Open a new connection over a link, send a request, and measure how and when the connection ends. `ok` is True
-        if it ends; `error` and `round_trip_ms` then say how and when. If it does not end, `error` is "still open"; if
-        it never opened, `error` is "refused" or "never open". Never raises.
+        """Open a new connection over a link, send a request, and measure how and when the connection ends. Never
+        raises. `ok` is True if it ends within `timeout_s`; then `error` is "closed" or "ended: ...", and
+        `round_trip_ms` the time until the end. Otherwise `error` is "still open", "refused" or "never open".
 
-        spoil: after the first answer, send a frame of an impossible size, for which a broker closes the connection; the
-        time counts from there. opened: called when the first answer comes.
+        spoil: after the first answer, send a frame of an impossible size, for which a broker closes the connection, and
+        measure the time from there. opened: called when the first answer comes.
         """
 
     async def heal(self) -> Evidence:

@@ -117,15 +117,15 @@ def _published(engine: DockerEngine, image: str, latest: str) -> str:
     return latest
 
 
-def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
+def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say, *, faulted: bool = False) -> str:
     """Return the id of the broker image that --upgrade-to names: in the engine, in a registry, or made from a checkout.
 
-    Raise PreconditionError if there is no such image, or if it is the first version's image. hurt: as for
+    Raise PreconditionError if there is no such image, or if it is the first version's image. faulted: as for
     `second_version`; an image that exists already is not checked for that.
     """
     if Path(given).is_dir():
         with _one_at_a_time():
-            name = _broker(engine, *base_image(engine, say), second_version(given, PACKAGES, hurt=hurt), say)
+            name = _broker(engine, *base_image(engine, say), second_version(given, PACKAGES, faulted=faulted), say)
     else:
         name = given if ":" in given.rpartition("/")[2] else f"{given}:latest"
         if engine.image(name) is None and not engine.pull(name):

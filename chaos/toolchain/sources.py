@@ -35,11 +35,11 @@ def package_in(folder: Path) -> tuple[str, Path]:
     return "squall.broker" if (folder / "squall.py").is_file() else "broker", folder / "broker"
 
 
-def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
+def second_version(given: str, first: Path, *, faulted: bool = False) -> Path:
     """Return the folder that --upgrade-to names, see `package_in`. Raise PreconditionError if it has no broker, or the
     same as `first`.
 
-    hurt: the plan injects file faults, so both brokers must count them in files of the same layout (`_layout`).
+    faulted: the plan injects file faults, so both brokers must count them in files of the same layout (`_layout`).
     """
     folder = Path(given).absolute()
     _, package = package_in(folder)
@@ -49,7 +49,7 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
         raise PreconditionError(
             f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted"
         )
-    if hurt and _layout(package) != _layout(package_in(first)[1]):
+    if faulted and _layout(package) != _layout(package_in(first)[1]):
         raise PreconditionError(
             f"--upgrade-to {given}: its broker's files cannot be hurt as this one's (broker/faulted): "
             "leave out power_loss, crash_at, disk and damage"

@@ -26,8 +26,8 @@ FIRST_LISTENER_PORT = 9091
 
 
 def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IPv4Network]:
-    """Yield network ranges that overlap none of `taken`, best first. They are drawn at random, so that runs that start
-    together try different ranges.
+    """Yield network ranges that overlap none of `taken`. POOLS are tried in their order. In a pool, ranges are drawn at
+    random, so that runs that start together try different ones.
     """
     taken = list(taken)
     for pool in POOLS:

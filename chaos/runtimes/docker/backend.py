@@ -61,10 +61,11 @@ class ContainerOptions:
 
     cpus, memory_bytes: limits of each broker. program: the command that starts a broker when --config FILE is added.
     mounts: further files of this machine in the brokers' containers. lossy: packets can be lost; for this, Toxiproxy's
-    container alone gets NET_ADMIN. framed: links that lead through the relay that parses Kafka requests. hurt: the
-    brokers' command also gets --faults FOLDER, which makes disk faults and power losses possible. fake_time: brokers
-    run behind libfaketime. second: the id of the image that brokers can be upgraded to. volume_bytes: the size of each
-    broker's own data volume (`volumes`); 0 means that data is in a folder of this machine.
+    container alone gets NET_ADMIN. framed: links that can have protocol faults, and so lead through the relay that
+    parses Kafka requests. faulted: the brokers' command also gets --faults FOLDER, which makes disk faults and power
+    losses possible. fake_time: brokers run behind libfaketime. second: the id of the image that brokers can be upgraded
+    to. volume_bytes: the size of each broker's own data volume (`volumes`); 0 means that data is in a folder of this
+    machine.
     """
 
     cpus: float = BROKER_CPUS
@@ -73,7 +74,7 @@ class ContainerOptions:
     mounts: Sequence[ContainerMount] = ()
     lossy: bool = False
     framed: Sequence[Link] = ()
-    hurt: bool = False
+    faulted: bool = False
     fake_time: bool = False
     second: str | None = None
     volume_bytes: int = 0
@@ -186,7 +187,7 @@ class ContainerBackend(ClusterBackend):
                 watch,
                 cpus=self._with.cpus,
                 owner=self._owner,
-                hurt=self._with.hurt,
+                faulted=self._with.faulted,
                 second=self._with.second,
             )
             if self.faked is not None:
@@ -209,7 +210,7 @@ class ContainerBackend(ClusterBackend):
         return ContainerSpec(
             name=f"squall-{self.run}-broker-{found.id}",
             image=self._images.broker,
-            command=broker.command(self._with.program, hurt=self._with.hurt, fake_time=self._with.fake_time),
+            command=broker.command(self._with.program, faulted=self._with.faulted, fake_time=self._with.fake_time),
             labels={**self._labels, labels.NODE: str(found.id)},
             network=self._network,
             address=host,

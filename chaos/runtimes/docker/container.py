@@ -155,9 +155,11 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     return await trio.to_thread.run_sync(function, *arguments)
 
 
-def ended_badly(what: str, death: ContainerExit, words: str) -> HarnessError:
-    """Return the error for a container that ended too early."""
-    return HarnessError(f"{what} ended with {exit_text(death)}:\n{words}")
+def ended_badly(what: str, death: ContainerExit, output: str) -> HarnessError:
+    """Return the error for a container that ended too early. what: names it in the message. output: the last lines that
+    it printed.
+    """
+    return HarnessError(f"{what} ended with {exit_text(death)}:\n{output}")
 
 
 def exit_text(death: ContainerExit) -> str:

@@ -49,7 +49,7 @@ class CpuQuota:
             self._since = (time.monotonic(), *await container.cpu())
 
     async def end(self, container: Container) -> None:
-        """Add up the usage since `begin`."""
+        """End the measurement that `begin` began, and add its CPU usage to the total; nothing if none is running."""
         if self._since is not None:
             since, self._since = self._since, None
             if container.death is None:
@@ -59,8 +59,8 @@ class CpuQuota:
                 self._measured.stops += stops - since[2]
 
     async def change(self, container: Container, name: str, share: float | None) -> QuotaUsage:
-        """Add a limit, or remove the limit of this name if `share` is None. Returns the usage since the first limit
-        once no limit is left, and zeros before.
+        """Add the limit `name`, or remove it if `share` is None. Return zeros while any limit remains; once none is
+        left, return the usage since the first limit.
         """
         await self.end(container)
         if share is not None:

@@ -1,5 +1,5 @@
-"""Changes a broker's wall clock by libfaketime, without help from the broker. This checks the usual method, in which
-the broker itself reads its offset from a file.
+"""Changes a broker's wall clock by libfaketime, without help from the broker. So this method can check the usual one,
+in which the broker itself reads its offset from a file.
 
 The dynamic loader loads libfaketime first, and libfaketime answers in place of the C library, so the broker does not
 notice. Libfaketime reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
@@ -76,18 +76,20 @@ class FaketimeFile:
         fresh.replace(self._file)
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
-    def with_ordered_offsets(self, words: Sequence[ClockReport]) -> list[ClockReport]:
-        """Return the node's clock reports with the offset that was ordered at the time of each report. The broker does
-        not know the offset of libfaketime: its reports carry REPORTING_MS instead, which is replaced here.
+    def with_ordered_offsets(self, reports: Sequence[ClockReport]) -> list[ClockReport]:
+        """Return the node's clock reports with the true `set_ms`. The broker does not know the offset of libfaketime,
+        and reports REPORTING_MS. This is replaced by the offset that was in force at the time of the report.
         """
-        return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == REPORTING_MS else word for word in words]
+        return [replace(each, set_ms=self._at(each.t_ns)) if each.set_ms == REPORTING_MS else each for each in reports]
 
     def _at(self, t_ns: int) -> float:
         return next((offset for since, offset in reversed(self._ordered) if since <= t_ns), 0.0)
 
 
 class FakedClocks(Clocks):
-    """Changes the clocks of brokers behind libfaketime. The brokers' own clock files can be used instead, too."""
+    """Changes the clocks of brokers that run behind libfaketime: by libfaketime (`fake`), or by the broker's own clock
+    file (`bend`).
+    """
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers

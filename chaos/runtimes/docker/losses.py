@@ -100,8 +100,8 @@ class PacketLossRules:
 
 
 def _rules(comment: str, port: int, fault: Loss) -> list[str]:
-    """Return one rule for each direction: packets from the link's source to its proxy's port, and packets from that
-    port.
+    """Return the rules that lose packets to the proxy's `port`, from it, or both, as `fault.stream` says. comment:
+    identifies the rules among all others.
     """
     ways = {StreamDirection.THERE: [("INPUT", "--dport")], StreamDirection.BACK: [("OUTPUT", "--sport")]}
     ways[StreamDirection.BOTH] = ways[StreamDirection.THERE] + ways[StreamDirection.BACK]

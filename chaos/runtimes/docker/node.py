@@ -35,7 +35,7 @@ class ContainerNode(BrokerNode):
     The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
     clock offset, data, and fault commands for its disk.
 
-    cpus: how many CPUs the broker may keep busy. owner: the broker's user id, if it is not the harness's. hurt: the
+    cpus: how many CPUs the broker may keep busy. owner: the broker's user id, if it is not the harness's. faulted: the
     broker runs with `squall.broker.faulted`, which carries out disk faults and power losses. second: the image that it
     can be upgraded to.
     """
@@ -50,15 +50,16 @@ class ContainerNode(BrokerNode):
         *,
         cpus: float = 1.0,
         owner: int | None = None,
-        hurt: bool = False,
+        faulted: bool = False,
         second: str | None = None,
     ) -> None:
         self.id, self.files = node, files
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
-        self._faults = NodeFaults(files.faults) if hurt else None
+        self._faults = NodeFaults(files.faults) if faulted else None
         self.crash_number = 0
-        """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered.
+        """Is the number of the crash that the harness ordered last; 0 for none. An exit that this crash causes is not
+        reported as the broker's own failure.
         """
         self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second
@@ -146,7 +147,7 @@ class ContainerNode(BrokerNode):
         return await self.wait_gone(asked_ns)
 
     async def send_kill(self) -> None:
-        """Send the signal that ends the container."""
+        """Send SIGKILL to the container, even if it is paused."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         # Before the end, with which the kernel's counters are gone.
         await self.quota.end(self.container)
@@ -157,7 +158,7 @@ class ContainerNode(BrokerNode):
             await self.container.signal("SIGKILL")
 
     async def wait_gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended the container."""
+        """Wait until the SIGKILL that was sent at `asked_ns` has ended the container. Evidence: as `Runtime.kill`."""
         death = await self.container.died(SIGNAL_TIMEOUT_S)
         if death is None:
             raise HarnessError(f"broker {self.id} ({self.container.name}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
@@ -283,12 +284,12 @@ class ContainerNode(BrokerNode):
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")
 
 
-def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> list[str]:
+def command(program: Sequence[str], *, faulted: bool, fake_time: bool = False) -> list[str]:
     """Return the command of a broker's container: it runs `program` and appends the program's output to the broker's
-    log.
+    log. faulted: disk faults and power losses are possible. fake_time: the program runs behind libfaketime.
     """
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     # By `exec`, so that signals reach the program, and its exit code is that of the container.
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
-    faults = ["--faults", f"{INSIDE}/faults"] if hurt else []
+    faults = ["--faults", f"{INSIDE}/faults"] if faulted else []
     return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties", *faults]

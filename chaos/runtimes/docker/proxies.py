@@ -44,7 +44,10 @@ class ContainerProxies(LinkProxies):
         *,
         lossy: bool = False,
     ) -> None:
-        """Prepare the proxies. lossy: whether the container may lose packets."""
+        """Prepare the proxies. host: Toxiproxy's address. routes: for each link, the address of its proxy and the
+        address to which the proxy leads. relay: parses Kafka requests; None if no link has protocol faults. lossy: the
+        container may lose packets.
+        """
         self._container, self._relay, self._is_lossy = container, relay, lossy
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = relay.routes if relay is not None else routes

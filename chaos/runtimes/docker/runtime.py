@@ -54,7 +54,7 @@ class DockerRuntime(RealRuntime):
         mounts: Sequence[ContainerMount] = (),
         lossy: bool = False,
         framed: Sequence[Link] = (),
-        hurt: bool = False,
+        faulted: bool = False,
         seed: int = 0,
         fake_time: bool = False,
         second: str | None = None,
@@ -69,14 +69,14 @@ class DockerRuntime(RealRuntime):
             mounts=mounts,
             lossy=lossy,
             framed=framed,
-            hurt=hurt,
+            faulted=faulted,
             fake_time=fake_time,
             second=second,
             volume_bytes=volume_bytes,
         )
         backend = ContainerBackend(plan, engine, images, options, say=say)
         acts = ACTS | ({RuntimeCapability.LOSS} if lossy else set()) | ({RuntimeCapability.FRAMES} if framed else set())
-        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if hurt else set()
+        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if faulted else set()
         acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
         clocks, cpus_of = backend.faked or FileClocks(backend.brokers), QuotaCpuLimiter(backend.brokers)
         self.run = backend.run

@@ -30,8 +30,8 @@ class AttachedContainer:
     """Represents a broker's container in somebody else's cluster. `container`: its id in the engine. `advertised`: the
     address at which clients find the broker.
 
-    Before a container is stopped or paused, the run's registration records its name. So `squall clean` can restore the
-    container after the harness was killed.
+    Before a container is stopped or paused, its id is written to the run's file for `squall clean` (`RunRegistration`).
+    So `squall clean` can restore the container after the harness was killed.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class SquallSoftware(BrokerSoftware):
 
     proxied: False connects brokers and clients directly. client_port: the port of the first broker's listener for the
     first client zone; the other brokers' listeners have the next ports. By default all ports are chosen. client_host:
-    the host name of these listeners. program, hurt, second: as in `SquallProgram`.
+    the host name of these listeners. program, faulted, second: as in `SquallProgram`.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class SquallSoftware(BrokerSoftware):
         client_port: int | None = None,
         client_host: str = LOOPBACK,
         program: tuple[str, ...] = BROKER,
-        hurt: bool = False,
+        faulted: bool = False,
         second: Path | None = None,
     ) -> None:
         self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
-        self._program, self._hurt, self._second = program, hurt, second
+        self._program, self._faulted, self._second = program, faulted, second
 
     @override
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
@@ -85,7 +85,9 @@ class SquallSoftware(BrokerSoftware):
     @override
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         settings = {**plan.settings, **layout.settings(node), "squall.cluster.id": plan.cluster_id()}
-        return SquallProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
+        return SquallProgram(
+            plan.files(node), settings, program=self._program, faulted=self._faulted, second=self._second
+        )
 
 
 class ProcessBackend(ClusterBackend):

@@ -37,7 +37,8 @@ class ProcessNode(BrokerNode):
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
         self.crash_number = 0
-        """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered.
+        """Is the number of the crash that the harness ordered last; 0 for none. An exit that this crash causes is not
+        reported as the broker's own failure.
         """
         self.slowed: dict[str, float] = {}
         """Maps a fault's name to the largest share of a CPU that the broker may use. The limits outlive restarts."""
@@ -117,12 +118,12 @@ class ProcessNode(BrokerNode):
         return await self.wait_gone(asked_ns)
 
     async def send_kill(self) -> None:
-        """Send the signal that ends the process."""
+        """Send SIGKILL to the process, even if it is paused."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         self._running().signal(signal.SIGKILL)
 
     async def wait_gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended the process."""
+        """Wait until the SIGKILL that was sent at `asked_ns` has ended the process. Evidence: as `Runtime.kill`."""
         child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
         if code is None:

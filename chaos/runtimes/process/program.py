@@ -71,8 +71,8 @@ class BrokerProgram(Protocol):
 
 
 class SquallProgram(BrokerProgram):
-    """Describes the program of a Squall broker. hurt: the broker runs with `squall.broker.faulted`, which carries out
-    disk faults and power losses. second: the version to which it can be upgraded, a folder that
+    """Describes the program of a Squall broker. faulted: the broker runs with `squall.broker.faulted`, which carries
+    out disk faults and power losses. second: the version to which it can be upgraded, a folder that
     `squall.chaos.toolchain.sources.package_in` accepts.
     """
 
@@ -82,10 +82,10 @@ class SquallProgram(BrokerProgram):
         settings: Mapping[str, str],
         *,
         program: tuple[str, ...] = BROKER,
-        hurt: bool = False,
+        faulted: bool = False,
         second: Path | None = None,
     ) -> None:
-        self.faults = NodeFaults(files.faults) if hurt else None
+        self.faults = NodeFaults(files.faults) if faulted else None
         self._files, self._settings, self._program = files, dict(settings), program
         self._packages, self._second = PACKAGES, second
 

@@ -34,7 +34,7 @@ class ProcessRuntime(RealRuntime):
     without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first
     broker's listener for the first client zone; the other brokers' listeners have the next ports. By default all ports
     are chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults
-    (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added. hurt: also add
+    (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added. faulted: also add
     --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a folder with
     the package `broker` to which brokers can be upgraded.
     """
@@ -51,7 +51,7 @@ class ProcessRuntime(RealRuntime):
         client_port: int | None = None,
         client_host: str = LOOPBACK,
         program: tuple[str, ...] = BROKER,
-        hurt: bool = False,
+        faulted: bool = False,
         seed: int = 0,
         framed: Sequence[Link] = (),
         second: Path | None = None,
@@ -59,7 +59,12 @@ class ProcessRuntime(RealRuntime):
     ) -> None:
         plan = blueprint(folder, nodes, zones, settings, controllers)
         software = SquallSoftware(
-            proxied=proxied, client_port=client_port, client_host=client_host, program=program, hurt=hurt, second=second
+            proxied=proxied,
+            client_port=client_port,
+            client_host=client_host,
+            program=program,
+            faulted=faulted,
+            second=second,
         )
         framed = framed if proxied else ()
         backend = ProcessBackend(plan, software, proxied=proxied, framed=framed, say=say)
@@ -69,7 +74,7 @@ class ProcessRuntime(RealRuntime):
             | ({RuntimeCapability.LINK} if proxied else set())
             | ({RuntimeCapability.FRAMES} if framed else set())
         )
-        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if hurt else set()
+        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if faulted else set()
         acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
         clocks, cpus = FileClocks(backend.brokers), ThrottlingCpuLimiter(backend.brokers)
         super().__init__("process", plan, backend, acts=acts, clocks=clocks, cpus=cpus, seed=seed)

@@ -25,7 +25,9 @@ class BrokerNode(Protocol):
     state: NodeState
     """Is the state observed last."""
     crash_number: int
-    """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered."""
+    """Is the number of the crash that the harness ordered last; 0 for none. An exit that this crash causes is not
+    reported as the broker's own failure.
+    """
 
     @property
     def faults(self) -> NodeFaults | None:
@@ -41,10 +43,10 @@ class BrokerNode(Protocol):
         """Kill a running or paused broker. Evidence: as `Runtime.kill`."""
 
     async def send_kill(self) -> None:
-        """Send the signal that ends the broker."""
+        """Send SIGKILL to the broker, even if it is paused."""
 
     async def wait_gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended the broker."""
+        """Wait until the SIGKILL that was sent at `asked_ns` has ended the broker. Evidence: as `Runtime.kill`."""
 
     async def stop(self, grace_s: float) -> Evidence:
         """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""

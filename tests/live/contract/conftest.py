@@ -106,7 +106,7 @@ def our_broker(folder: Path, test: Test, **options: object) -> None:
             nodes=1,
             settings=slowed(SETTINGS),
             proxied=False,
-            hurt=True,
+            faulted=True,
             seed=7,
             **options,  # type: ignore[arg-type]
         )
@@ -126,7 +126,7 @@ def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
     async def run() -> None:
         settings = slowed(SETTINGS)
         runtime = DockerRuntime(
-            folder / "run", engine, images, nodes=1, settings=settings, hurt=True, seed=7, **options
+            folder / "run", engine, images, nodes=1, settings=settings, faulted=True, seed=7, **options
         )  # type: ignore[arg-type]
         await runtime.start()
         try:

@@ -110,9 +110,9 @@ async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         PreconditionError, match="its broker's files cannot be hurt as this one's.*leave out power_loss"
     ):
-        second_version(str(tmp_path), PACKAGES, hurt=True)
+        second_version(str(tmp_path), PACKAGES, faulted=True)
     shutil.copytree(PACKAGES / "broker/faulted", tmp_path / "broker/faulted")
-    assert second_version(str(tmp_path), PACKAGES, hurt=True) == tmp_path
+    assert second_version(str(tmp_path), PACKAGES, faulted=True) == tmp_path
     await trio.lowlevel.checkpoint()
 
 
