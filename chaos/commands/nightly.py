@@ -273,11 +273,11 @@ def command(
     if not only_list or flags["select"]:
         session.require()
     say = console(stderr=True)
-    directory = NightDirectory(resume) if resume is not None else scheduling.place(out, NIGHTS)
+    directory = NightDirectory(resume) if resume is not None else scheduling.new_directory(out, NIGHTS)
     planned, gone = None, False
     try:
         if resume is not None:
-            planned, gone = scheduling.planned_by(directory)
+            planned, gone = scheduling.planned_matrix(directory)
             matrix = _over(planned, flags)
         else:
             matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)

@@ -68,7 +68,7 @@ class NightLimits:
     slots: int
     """Limits how many runs with OS processes are played side by side; two simulations count as one."""
     run_s: float | None = None
-    """Limits the seconds of one run; None: `budget.limit_s`."""
+    """Limits the seconds of one run; None: the limit depends on the length of the run's load (`budget.limit_s`)."""
 
 
 @dataclass(slots=True)
@@ -222,8 +222,8 @@ class NightRunner:
         return budget.no_room(cost, self.elapsed_s(), used, limits.budget_s, limits.keep_bytes, report_s)
 
     def kept_bytes(self) -> int:
-        """Return the bytes of the night on disk, including the pages that are still to be made for all runs that were
-        started.
+        """Return the bytes of the night on disk. For all runs that were started, this includes Allure's results and
+        page, which may not be written yet.
         """
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
         return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.bytes_outside_runs())

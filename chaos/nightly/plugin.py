@@ -28,7 +28,9 @@ from squall.chaos.typed import place
 from squall.checkers.nightly.results import RunAttempt
 
 Show = Callable[[Path, Sequence[str]], RunEvidence]
-"""Reads the evidence of a run directory; the second argument names anomalies that the night forbids."""
+"""Reads from a run directory what JUnit and Allure show of the run; the second argument names anomalies that the night
+forbids.
+"""
 
 
 class UnexpectedFinding(AssertionError):
@@ -91,7 +93,7 @@ class RunItem(pytest.Item):
     show: Show
     attempts: list[RunAttempt] | None = None
     story: str = ""
-    """Holds the story of the first finding; empty if there is none."""
+    """Says what clients, brokers and the controller did around the first finding; empty if there is none."""
 
     def setup(self) -> None:
         """Play the run, or wait for it. Skip the item if the run is left out, and end the session if the disk is full.
@@ -115,8 +117,8 @@ class RunItem(pytest.Item):
             raise RunWithoutVerdict(f"{last.verdict}: {last.why}")
 
     def _tell(self, attempt: RunAttempt) -> None:
-        """Give JUnit the run's properties, and Allure its evidence. A run whose evidence cannot be read keeps its
-        verdict.
+        """Give the run's properties to JUnit, and its phases, faults, checks and findings to Allure. A run of which
+        these cannot be read keeps its verdict.
         """
         evidence = None
         if attempt.run:
@@ -137,7 +139,9 @@ class RunItem(pytest.Item):
                 raise UnexpectedFinding(found(each))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """Return the findings, and how to repeat the run; for an error of ours the whole traceback."""
+        """Return the findings, or why the run has no verdict; then the run directory and the story of the first
+        finding. For any other exception return its traceback: it is an error of Squall.
+        """
         if not isinstance(excinfo.value, UnexpectedFinding | RunWithoutVerdict):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
@@ -166,7 +170,7 @@ class NightPlugin:
     # Last, so that pytest has applied -k.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the items that -k has left into the night's order."""
+        """Put the items that -k selected into the night's order, and give their runs to the `NightRunner`."""
         turn = {item.item: number for number, item in enumerate(self._player.items)}
         runs = [each for each in items if isinstance(each, RunItem)]
         runs.sort(key=lambda each: turn[each.planned.item])

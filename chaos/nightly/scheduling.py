@@ -127,11 +127,11 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
     directory.write(directory.night, content)
 
 
-def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
-    """Return the matrix of a night that is resumed, and whether its file is gone and must be written again.
+def planned_matrix(directory: NightDirectory) -> tuple[Matrix, bool]:
+    """Return the matrix of a night that is resumed, and True if its matrix.toml is gone and must be written again.
 
-    Raise PreconditionError if the file was changed since the night was planned, because the runs that have ended do not
-    fit it. Raise MatrixError if the matrix is invalid.
+    Raise PreconditionError if matrix.toml was changed since the night was planned: the runs that have ended do not fit
+    the changed matrix. Raise MatrixError if the matrix is invalid.
     """
     stored = directory.planned()[0].get("matrix")
     if not isinstance(stored, dict):  # an early version planned it, and has the file only
@@ -167,8 +167,8 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
 
 
 def ended(directory: NightDirectory) -> list[RunAttempt]:
-    """Return the attempts that have ended so far, with their findings. Findings that only the night forbids are
-    included: results.jsonl may lack these.
+    """Return the attempts that have ended so far, with their findings. These include findings that a run's own verdict
+    permits and only the night's matrix forbids; results.jsonl may lack them.
     """
     from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 
@@ -211,6 +211,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def place(out: Path | None, nights: Path) -> NightDirectory:
-    """Return the folder of a new night."""
+def new_directory(out: Path | None, nights: Path) -> NightDirectory:
+    """Return the directory of a new night, without creating it: `out`, or if that is None, a folder in `nights` named
+    by the time.
+    """
     return NightDirectory(out if out is not None else nights / new_id())

@@ -97,8 +97,9 @@ def markers_without_a_leader(rng: Random) -> RarePathScene:
 
 
 def completions_below_min_isr(rng: Random) -> RarePathScene:
-    """Delay markers, and meanwhile keep followers from fetching from the coordinator. So it decides a transaction while
-    its ISR is full, and has to complete the transaction below min ISR.
+    """Delay transaction markers, and meanwhile keep followers from fetching from the transaction coordinator. So the
+    coordinator records the decision to commit or abort while its log's ISR is full, and has to record the completion
+    when this ISR is below min ISR.
     """
     faults = SceneBuilder()
     for number in range(2):  # followers need some seconds to be in sync again

@@ -20,7 +20,9 @@ from squall.chaos.runtimes.broker_settings import too_high
 OPERATIONS_SAID = 3
 """Limits how many invalid operations are reported: a load has thousands, and all may have the same mistake."""
 AROUND_FAULTS = frozenset({"runtime", "target", "compose", "upgrade_to", "cluster", "workload"})
-"""Names the parts of a plan on which it depends whether a fault is possible."""
+"""Names the parts of a plan that decide whether its cluster can have a fault. If one could not be parsed, each fault is
+checked by itself.
+"""
 
 Found = Iterator[str]
 
@@ -207,8 +209,8 @@ out.
 
 
 def possible_fault(plan: PlanParts, number: int, planned: FaultSpec) -> Fault:
-    """Return one fault of a plan, after checking it. Raise FaultError that lists everything wrong with the fault, a
-    line each.
+    """Check one fault of a plan, and return it. Raise FaultError that lists everything wrong with the fault, a line
+    each. number: the fault's position in the plan, from 0.
     """
     if wrong := _of_fault(plan, number, planned):
         raise FaultError("\n".join(wrong))
@@ -226,8 +228,9 @@ def _made(number: int, planned: FaultSpec) -> Fault:
 def _of_fault(
     plan: PlanParts, number: int, planned: FaultSpec, *, alone: bool = False, others_known: bool = True
 ) -> list[str]:
-    """Return what is wrong with one fault. alone: check only the fault itself, and not whether it fits the rest of the
-    plan. others_known: False if other faults could not be parsed; then the condition that it waits for is not checked.
+    """Return what is wrong with one fault. number: the fault's position in the plan, from 0. alone: check only the
+    fault itself, and not whether it fits the rest of the plan. others_known: False if other faults could not be parsed;
+    then the fault's condition (`when`), which may name other faults, is not checked.
     """
     here = f"fault {number} ({planned.action})"
     wrong: list[str] = []
@@ -255,7 +258,9 @@ def _of_fault(
 
 
 def _of_clients(plan: PlanParts, here: str, planned: FaultSpec) -> list[str]:
-    """Return what is wrong with the target of a fault that hits a client."""
+    """Return what is wrong with a fault's target if it is a client. here: how messages name the fault, such as "fault 3
+    (kill)".
+    """
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
     named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.static_members)

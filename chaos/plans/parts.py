@@ -48,7 +48,8 @@ FAILOVER = (
     "controller.quorum.election.timeout.ms",
 )
 """Names the time-outs whose sum a correct cluster may need after a fault. In this time a new controller is elected, and
-the session of a dead broker expires. Before that, no other broker leads in its place, and it cannot register again.
+the session of a dead broker expires. Only then do other brokers lead the dead broker's partitions, and only then can
+the dead broker register again.
 """
 
 
@@ -103,15 +104,16 @@ class LimitsPlan(StrictModel):
         description="A client without progress for this long after healing is a finding; the default is longer if dead "
         "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
-    """Limits how long after healing a client may be without progress (no acknowledged write, no read record); longer is
-    a finding. By default it is at least `HOLDS` times what the workload needs (`Scenario.longest_wait_s`) and what the
-    cluster needs (`failover_s`).
+    """Limits how long after healing a client may be without progress (no acknowledged write, no read record), in
+    seconds; longer is a finding. The default is raised to `HOLDS` times the longer of two waits: what the workload
+    needs (`Scenario.longest_wait_s`) and what the cluster needs (`failover_s`).
     """
 
 
 HOLDS = 2
-"""Gives how many times in a row dead members may keep partitions from others: once before a rebalance, and once more if
-members die while the group rebalances.
+"""Gives by how many times a default time limit exceeds the wait that a correct cluster may need once (`least_limits`).
+Two such waits can follow each other: members that died keep their partitions until a rebalance, and members that die
+during this rebalance cause another wait.
 """
 
 
@@ -199,8 +201,8 @@ class PlanParts(StrictModel):
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     probe_ms: float | None = Field(None, gt=0, le=60_000)
-    """Gives how long the slowest probe of a link took on the machine for which the faults were drawn, in ms. None: not
-    measured.
+    """Gives how long the slowest probe (a request over a link, without load or faults) took on the machine for which
+    the faults were drawn, in ms. None: not measured.
     """
     faults: tuple[FaultSpec, ...] = ()
     operations: tuple[Any, ...] | None = None

@@ -43,8 +43,8 @@ RUN_INFO = "run.json"
 """Names the file that a run writes beside its plan when it begins. If it exists, the plan was accepted."""
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
-"""Gives by how many seconds longer than Squall's brokers those of a target take to restart if several share two cores:
-a JVM has to warm up.
+"""Maps a target to the seconds that its brokers need to restart in addition to what Squall's brokers need, if several
+share two cores: a JVM has to warm up.
 """
 
 
@@ -114,8 +114,8 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
 
 
 def lengthened_for_proofs(plan: Plan, probe_ms: float) -> Plan:
-    """Return a plan whose faults last longer, so that each can be proven on a machine whose slowest probe of a link
-    takes `probe_ms`. Later faults, and the end of the load, move accordingly.
+    """Return the plan with longer faults, so that the effect of each can be proven although a probe (a request over a
+    link) takes up to `probe_ms`. Later faults, and the end of the load, move accordingly.
     """
     more_s = longer_s(probe_ms)
     values = plan.model_dump(mode="json")
@@ -173,18 +173,20 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
         return []  # all parts were readable, so they were already checked together
     unread = {str(loc[0]) for loc in places}
     kept = {name: value for name, value in values.items() if name in PlanParts.model_fields and name not in unread}
-    found = _beside_settings(values.get("workload"), places)
+    found = _setting_contradictions(values.get("workload"), places)
     faults, numbers = values.get("faults", ()), None
     if "faults" in unread and isinstance(faults, list | tuple):
         bad = {int(loc[1]) for loc in places if loc[0] == "faults" and len(loc) > 1}
         numbers = tuple(number for number in range(len(faults)) if number not in bad) if bad else ()
         kept["faults"] = [faults[number] for number in numbers]
-        found += [line for number in sorted(bad) for line in _beside_fields(number, faults[number])]
+        found += [line for number in sorted(bad) for line in _action_and_target_mistakes(number, faults[number])]
     return found + mistakes(PlanParts.model_validate(kept), unread=unread - {"faults"}, numbers=numbers)
 
 
-def _beside_fields(number: int, fault: Any) -> list[str]:
-    """Return what is wrong with the action and the target of a fault that could not be parsed as a whole."""
+def _action_and_target_mistakes(number: int, fault: Any) -> list[str]:
+    """Return what is wrong with the action and the target of a fault of which other fields could not be parsed. number:
+    the fault's position in the plan, from 0. fault: what the plan's file has there.
+    """
     found = []
     action, target = (fault.get(name) for name in ("action", "target")) if isinstance(fault, Mapping) else (None, None)
     if isinstance(action, str):
@@ -202,9 +204,10 @@ def _told(check: Callable[[str, str], object], here: str, given: str) -> list[st
     return []
 
 
-def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
-    """Return the contradictions among those of a workload's settings that could be parsed. All others count as their
-    defaults.
+def _setting_contradictions(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
+    """Return contradictions between the settings of a `[workload]` table, if some of its settings could not be parsed.
+    Those count as their defaults, and messages that name one of them are left out. places: pydantic's paths of all
+    errors.
     """
     unread = {str(loc[2]) for loc in places if loc[0] == "workload" and len(loc) > 2}
     scenario = SCENARIOS.get(which_workload(table) or "")

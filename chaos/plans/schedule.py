@@ -30,8 +30,8 @@ QUIET_END_S = 3.0
 
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
-    """Return the kinds of faults that need transactional producers, and are drawn by default if the workload has some.
-    zombies: the producers that such a fault can stop, while a successor takes over their transactional id.
+    """Return the kinds of faults that need transactional producers; empty if the workload has no such producers.
+    zombies: the producers that such a fault can stop while a successor takes over their transactional id.
     """
     return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
 
@@ -146,8 +146,8 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
 
 
 def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
-    """Return a drawn fault, for some faults changed so that it hits a coordinator, or requests to it. Unchanged if the
-    workload has neither transactional ids nor groups.
+    """Return a drawn fault; some faults are changed, by chance (`COORDINATED_SHARE`), to hit a coordinator, or requests
+    to it. A fault is unchanged if `names` is empty: the workload has neither transactional ids nor groups.
     """
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:
@@ -156,8 +156,8 @@ def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
-    """Return a drawn fault, for some link faults moved to the links of one client zone. Unchanged if there is only one
-    zone.
+    """Return a drawn fault; some kinds of link faults are moved, by chance (`ZONE_SHARE`), to the links of one client
+    zone. zones: the number of client zones; with one zone the fault is unchanged.
     """
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
     if (

@@ -101,8 +101,8 @@ def everything() -> Mapping[str, FaultKind]:
 
 
 def table() -> str:
-    """Return the Markdown table of all kinds of faults: what each does, on which runtimes it is possible, and its
-    evidence.
+    """Return the Markdown table of all kinds of faults: what each does, on which runtimes it is possible, and what
+    proves that it had an effect.
     """
     head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed", "and in its middle")
     lines = [_row(head), "|---" * len(head) + "|"]

@@ -227,8 +227,8 @@ def _beside(seed: int, first: int, time_s: float, *, remade: bool) -> list[Fault
 
 
 def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:
-    """Return the faults, for some seeds without those that begin in one interval. In this interval the load meets only
-    what earlier faults left behind.
+    """Drop, for some seeds, all faults that begin in one interval, and return the others. In this interval the load
+    meets only what earlier faults left behind.
     """
     rng = rng_for(seed, "swarm", "quiet")
     if rng.random() >= QUIET_SHARE:
@@ -240,12 +240,12 @@ def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, .
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
     """Draw the kinds of faults that this seed uses; usually there are few."""
     rng = rng_for(seed, "swarm", "kinds")
-    possible = [kind.name for kind in KINDS if _has_links(kind, nodes)]
+    possible = [kind.name for kind in KINDS if _enough_brokers(kind, nodes)]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
     found = rng.sample(possible, count)
     more = rng_for(seed, "swarm", "newer kinds")
     if more.random() < NEWER_SHARE:
-        newer = [kind.name for kind in NEWER if _has_links(kind, nodes)]
+        newer = [kind.name for kind in NEWER if _enough_brokers(kind, nodes)]
         found += more.sample(newer, min(len(newer), more.choice((1, 1, 2, 3))))
     return tuple(sorted(found))
 
@@ -258,7 +258,7 @@ def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 
 
-def _has_links(kind: FaultKind, nodes: int) -> bool:
+def _enough_brokers(kind: FaultKind, nodes: int) -> bool:
     """Return whether the cluster has as many brokers as the kind needs with its default parameters."""
     return kind.needs_nodes(kind.defaults) <= nodes
 

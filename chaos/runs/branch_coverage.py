@@ -111,8 +111,8 @@ class UnreachedReason:
     """Says why no seed reaches some branches: an entry of unreached.toml."""
 
     kind: ReasonKind
-    """Is `impossible`; or `undrawn`: no seed draws what would reach them, although it could; or `rare`: seeds draw
-    that, but so few reach them that a large batch may have none.
+    """Is `impossible`: no simulation can take the branches; or `undrawn`: a simulation could, but no seed draws what
+    this needs; or `rare`: seeds draw that, but so few take the branches that a large batch may have none.
     """
     file: str
     """Is a pattern of paths below the checkout."""
@@ -123,7 +123,7 @@ class UnreachedReason:
     reason: str
 
     def covers(self, branch: UnreachedBranch) -> bool:
-        """Return whether this is the reason of a branch."""
+        """Return whether this entry's patterns match the branch."""
         return (
             fnmatchcase(branch.file, self.file)
             and any(fnmatchcase(branch.function, name) for name in self.functions or ("*",))
@@ -131,8 +131,8 @@ class UnreachedReason:
         )
 
     def may_be_about(self, branch: UnreachedBranch) -> bool:
-        """Return whether this is the reason of a branch. For a function that was never called, return whether it is the
-        reason of any branch in the function.
+        """Return whether this entry's patterns match the branch. If the branch is a whole function that was never
+        called, return whether they may match any branch in that function.
         """
         if branch.target:
             return self.covers(branch)
@@ -141,11 +141,12 @@ class UnreachedReason:
         return inside and fnmatchcase(branch.file, self.file)
 
     def parts(self) -> tuple[UnreachedReason, ...]:
-        """Return a reason for each function that this one names."""
+        """Split this entry into one entry for each of its functions. An entry without functions is returned as it is.
+        """
         return tuple(replace(self, functions=(name,)) for name in self.functions) or (self,)
 
     def __str__(self) -> str:
-        """Return what the reason is about."""
+        """Return the file, functions and branches of this entry, as its patterns."""
         return ": ".join((self.file, *self.functions, *self.branches))
 
 
@@ -159,7 +160,9 @@ class UnreachedBranch:
     source: str
     """Is the source line at which the branch begins; of a function, its first line."""
     target: str
-    """Is the source line to which the branch leads, or says how it ends; empty: the function was never called."""
+    """Is the source line to which the branch leads, or "the end of the function"; empty if the function was never
+    called.
+    """
     reason: UnreachedReason | None = None
 
     def branch(self) -> str:
@@ -255,7 +258,7 @@ def read_reasons(path: Path = REASONS) -> tuple[UnreachedReason, ...]:
 
 
 def read_path_reasons(path: Path = REASONS) -> dict[str, str]:
-    """Map each rare code path that fewer than one seed in a thousand takes to the reason."""
+    """Return a mapping: rare code path -> why fewer than one seed in a thousand takes it."""
     return {row["name"]: row["reason"] for row in tomllib.loads(path.read_text()).get("path", ())}
 
 

@@ -91,8 +91,8 @@ class RunDirectory:
 
     @property
     def nemesis(self) -> Path:
-        """Returns the path of nemesis.jsonl, which says for each fault when it was asked for, began and ended, with its
-        evidence.
+        """Returns the path of nemesis.jsonl, which says for each fault when it was requested, began and ended, and what
+        proves its effect.
         """
         return self.path / "nemesis.jsonl"
 

@@ -1,4 +1,6 @@
-"""Adapts a plan of drawn faults to the speed of this machine: faults last as long as their proofs take here."""
+"""Adapts a plan of drawn faults to the speed of this machine: a fault must last long enough to prove its effect by
+probes (requests over links).
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from squall.chaos.runs.run_store import RunStore
 from squall.chaos.runtimes.contract import Link, Runtime
 
 ROUNDS = 3
-"""Gives how often each link is measured, all links at the same time, as a fault measures them."""
+"""Gives how often each link is probed. In each round all links are probed at the same time, as during a fault."""
 LEAST_MS = 0.1
 """Is the smallest value, in ms, that a plan gets as `probe_ms`, the time of this machine's slowest probe."""
 
 
 async def adapt_to_machine(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
-    """Return the plan with faults that last long enough to be proven in this cluster, which has just started. Say how
-    much longer the plan takes.
+    """Return the plan with faults that last long enough to prove their effect, at the speed of the probes in this
+    cluster, which has just started. Say how much longer each fault lasts.
 
-    plan.toml is written again, so a replay measures nothing. A plan without faults is unchanged, and so is a plan for
-    brokers whose links cannot be probed.
+    The new plan is written to plan.toml, with the measured time of the slowest probe. A plan without faults is
+    unchanged, and so is a plan for brokers whose links cannot be probed.
     """
     if not plan.faults or not runtime.links():
         return plan

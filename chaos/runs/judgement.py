@@ -42,7 +42,7 @@ from squall.checkers.verdict import give_up, judge_run
 JUDGE = "judge"
 COMPARE = f"{JUDGE}: compare the replicas' logs"
 JUNIT = "junit.xml"
-"""Names the file that the commands write beside the page."""
+"""Names the file that the commands write beside report.html."""
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
 """Is what a JVM prints when it crashes."""
@@ -76,12 +76,12 @@ def judge(
 
     An earlier verdict stays, with its page and junit.xml, until the new verdict is written: an interruption changes
     nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. The verdict is also
-    unknown, without a search, if the harness refused the program under test, or if the history is too large for the
-    reference engine.
+    unknown, and the history is not analysed, if the harness refused the client program that it drove (`refused` in
+    run.json), or if the history is too large for the reference engine.
 
-    expect: the required guarantees; None: those of the plan. spark: None means that the reference engine searches the
+    expect: the required guarantees; None: those of the plan. spark: None means that the reference engine analyses the
     history. phase: displays the phases of the analysis. prestarted: a Spark that was started for this directory.
-    beside: is called while Spark searches the history.
+    beside: is called while Spark analyses the history; not called if there is no such analysis.
     """
     try:
         _judge(directory, say, expect, _AnalysisOptions(spark, phase, prestarted), beside)
@@ -154,19 +154,20 @@ def _no_history(info: Mapping[str, Any]) -> str:
 
 
 def _withdraw(directory: RunDirectory) -> None:
-    """Remove the page and junit.xml of the earlier verdict, just before there is another verdict that they would
-    contradict.
+    """Remove report.html and junit.xml of an earlier verdict. Call this just before a new verdict is written, which
+    they may contradict.
     """
     for shown in (directory.report, directory.path / JUNIT):
         shown.unlink(missing_ok=True)
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str], history: History | None = None) -> None:
-    """Compare the brokers' own files if they are still there; otherwise keep the result of an earlier judgement.
+    """Compare the replicas' logs if the brokers' data is still there; otherwise keep the result of an earlier
+    judgement.
 
-    Missing files are a trouble, because nothing is known about those replicas. So are files whose comparison differs
-    from the comparison at the end of the run: they were changed since, and the earlier result is kept. history: None
-    means the converted history.
+    troubles: gets a sentence if nothing is known about some replicas, because their files are missing. It also gets one
+    if the result differs from the first comparison of this run, because the files were changed since; then the first
+    result is kept. history: None means that the history is loaded from the run directory's Parquet files.
     """
     kept = directory.path / REPLICAS
     try:
@@ -222,16 +223,17 @@ def _not_compared(
 
 
 def troubles_of_the_harness(info: Mapping[str, Any]) -> list[str]:
-    """Return the troubles of the harness and the machine in run.json, which may have stopped clients and brokers, too.
-
-    info: from `RunFacts`.
+    """Return what went wrong in the harness or on the machine, a sentence each. Clients and brokers may have stopped
+    because of it. info: the entries of run.json (`RunFacts.info`).
     """
     found = [f"the harness had trouble: {info['trouble']}"] if info.get("trouble") else []
     return [*found, *map(str, info.get("harness", ()))]
 
 
 def standstill_troubles(info: Mapping[str, Any]) -> list[str]:
-    """Return the times at which the harness noticed that nothing ran on this machine. info: from `RunFacts`."""
+    """Return the times at which the harness noticed that nothing ran on this machine, a sentence each. info: the
+    entries of run.json (`RunFacts.info`).
+    """
     found = []
     for each in info.get("standstills", ()):
         at_s = (each["began"] - info["began_ns"]) / 1e9 if "began_ns" in info else 0.0

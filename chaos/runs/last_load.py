@@ -16,9 +16,11 @@ from squall.workloads.post_heal_writes import PostHealWrites
 
 LOOK_EVERY_S = 0.1
 UNSERVED = 1 / 3
-"""Gives the share of `stuck_s` without an acknowledgement in a partition after which a new client writes to it."""
+"""Gives the silence of a partition, as a share of `stuck_s`, after which a new client writes to it."""
 MARGIN_S = 1.0
-"""Gives how much longer than `stuck_s` to wait, in s: a gap of that length ends with a record that is sent later."""
+"""Gives how much longer than `stuck_s` to wait, in s. A silence is measured up to a later attempt to write, so the load
+must last a little longer.
+"""
 
 
 async def outlast(env: Env, last_ack: Mapping[int, float], parts: Iterable[int], healed: float, stuck_s: float) -> bool:
@@ -46,7 +48,7 @@ async def write_beside(
     until cancelled.
 
     Once a write to a partition was acknowledged, the partition is left out until the load gets an acknowledgement
-    there. last_ack: as for `outlast`.
+    there. parts: partition -> its key in `last_ack`. last_ack: as for `outlast`.
     """
     healed, served = env.mono(), dict[Place, float]()
     while True:

@@ -22,7 +22,9 @@ SOON_S = 0.02
 over in a few milliseconds. Otherwise the pause is AGAIN_S.
 """
 FRESH_S = 1.0
-"""Gives the age up to which an answer counts, in s: a broker with an older answer has been silent since."""
+"""Limits the age of an answer, in s. An older answer does not count, because its broker has not answered any later
+request.
+"""
 PATIENCE_S = 0.3
 """Limits how long the first answers are held back until a majority of the brokers has answered, in s."""
 

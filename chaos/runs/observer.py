@@ -58,9 +58,9 @@ class ClusterObserver:
     nursery.start(run)`.
 
     ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated:
-    transactional ids and groups whose coordinators are asked for as well. described: those of these names whose state
-    `lookout` asks for, too. groups: which of all these names are groups. places: the workload's partitions, as in
-    `ClusterSnapshot.places`.
+    transactional ids and groups whose coordinators every snapshot names. described: transactional ids and groups of
+    which snapshots of `lookout` also have the state. groups: all groups in `coordinated` and `described`; the other
+    names are transactional ids. places: the workload's partitions, as in `ClusterSnapshot.places`.
     """
 
     def __init__(

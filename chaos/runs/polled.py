@@ -24,10 +24,11 @@ class MetadataChangeTracker:
         self._controller = -1, -1
 
     def changes(self, answers: Sequence[BrokerClusterView], at_s: float) -> list[dict[str, Any]]:
-        """Return a line for each partition whose leader, epoch or ISR has changed, and for a new active controller.
+        """Return an entry of polled.jsonl for each partition whose leader, epoch or ISR has changed, and for a new
+        active controller. at_s: the time that the entries get.
 
         If brokers disagree, the newest epoch decides, then the majority. A broker that is cut off keeps reporting an
-        old epoch; no line goes back to an older epoch.
+        old epoch: an epoch older than that of the last entry gives no entry.
         """
         if not answers:
             return []

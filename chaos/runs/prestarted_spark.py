@@ -99,13 +99,13 @@ class PrestartedSpark:
         self._ended = True
 
     def _wait_until_gone(self, limit_s: float) -> None:
-        """Wait until no process of the session is left, but at most `limit_s`."""
+        """Wait until Spark and all processes that it started are gone, but at most `limit_s`."""
         until = time.monotonic() + limit_s
         while self._alive() and time.monotonic() < until:
             time.sleep(POLL_S)
 
     def _alive(self) -> bool:
-        """Return whether any process of the session is left."""
+        """Return whether Spark, or any process that it started, is alive."""
         self._program.poll()
         try:
             os.killpg(self._program.pid, 0)

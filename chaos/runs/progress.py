@@ -24,8 +24,8 @@ from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.runs.run_status import RunStatus
 
 LINE_EVERY_S, SLOWER = 5.0, 6
-"""Give how often a line is printed to a pipe, in s, and how many times less often while the history is judged, where
-nothing is counted.
+"""Give the interval between two lines on a pipe, in s, and by which factor it is longer while the run is judged and
+reported, when no records are counted any more.
 """
 REFRESH_S = 0.25
 NEXT = 2
@@ -49,7 +49,7 @@ class ProgressDisplay(Protocol):
     status: RunStatus
     """Holds what there is to display; the run writes it."""
     view_every_s: float | None
-    """Gives how often the cluster is asked for its leaders and ISRs only for the display, in s. None: never."""
+    """Gives how often the run asks the brokers for leaders and ISRs in order to show them, in s. None: never."""
 
     def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
         """Display the phase `name` until the block ends. lasts_s: its planned length in seconds, or None."""
@@ -92,7 +92,7 @@ class Progress(ProgressDisplay):
         """Gives when the last line was printed."""
 
     def begin(self, title: str) -> None:
-        """Set the title, which is known only now, and count time from now."""
+        """Replace the title, and count the displayed time from now."""
         self._title, self._began = title, time.monotonic()
 
     @contextmanager

@@ -385,7 +385,7 @@ def test_a_night_whose_matrix_was_changed_does_not_go_on_and_says_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = planned(tmp_path / "n")
-    assert scheduling.planned_by(directory) == (read_matrix(directory.matrix), False)
+    assert scheduling.planned_matrix(directory) == (read_matrix(directory.matrix), False)
     text = directory.matrix.read_text()
     directory.matrix.write_text(text.replace('"unseen"', '"duplicate"'))
     assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
@@ -403,13 +403,13 @@ def test_a_night_whose_matrix_is_gone_goes_on_with_the_one_it_was_planned_by(
     directory = planned(tmp_path / "n")
     text = directory.matrix.read_text()
     directory.matrix.unlink()
-    matrix, gone = scheduling.planned_by(directory)
+    matrix, gone = scheduling.planned_matrix(directory)
     assert gone
     assert not directory.matrix.exists()
     (told,) = scheduling.note_resumption(directory, matrix)
     assert "was gone: written again" in told
     assert directory.matrix.read_text() == text
-    assert scheduling.planned_by(directory) == (matrix, False)
+    assert scheduling.planned_matrix(directory) == (matrix, False)
 
 
 def test_a_page_of_allure_that_would_not_fit_is_not_made_and_that_is_said(
