@@ -248,7 +248,9 @@ class OffsetCommitBegan(NamedTuple):
 
 
 class OffsetCommitEnded(NamedTuple):
-    """Reports that the member's commit succeeded, or ended with an error, after which its result is unknown."""
+    """Reports the end of a commit. If `error` is empty, the commit succeeded; otherwise it may or may not have taken
+    effect.
+    """
 
     id: int
     error: str
@@ -274,11 +276,11 @@ class MemberListener(Protocol):
     def heard(self, said: LibraryMemberEvent) -> None:
         """Record one event of the member."""
 
-    def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
+    def offsets_to_commit(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
         """Return the offsets to commit now, before the member gives up these partitions. `at` holds its positions."""
 
-    def kept(self, end: CommitOutcome) -> None:
-        """Record the result of the commit that `giving` asked for."""
+    def commit_ended(self, end: CommitOutcome) -> None:
+        """Record the result of committing what `offsets_to_commit` returned."""
 
 
 class ProgramOutput(NamedTuple):
@@ -325,7 +327,7 @@ class LibraryConsumer(Protocol):
         """Close the consumer: it gives up its partitions and leaves the group."""
 
     def halt(self, *, still: bool) -> None:
-        """Stop the member's whole OS process, or let it continue."""
+        """Stop the member's whole OS process if `still`, or let it continue."""
 
     def kill(self) -> None:
         """Kill the member's OS process at once."""
@@ -379,8 +381,8 @@ class LibraryClientFactory(Protocol):
         """
 
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> WorkloadProducer:
-        """Start a fresh producer that is ready to send, with this client id. `flush` is called before any byte leaves,
-        and after outcomes have come.
+        """Start a fresh producer that is ready to send, with this client id. `flush` writes the gathered lines of the
+        history to its file; the producer calls it before any byte leaves, and after outcomes have come.
         """
 
     async def transactor(
@@ -394,13 +396,15 @@ class LibraryClientFactory(Protocol):
     async def member(
         self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryConsumer:
-        """Start a fresh group member that has subscribed. `flush` is called as in `producer`."""
+        """Start a fresh group member as `task` describes it, and subscribe it. `hearing` receives its events. `flush`
+        is called as in `producer`.
+        """
 
     async def instance(
         self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        """Start a fresh OS process with a subscribed consumer, and a producer that is not initialised yet. `flush` is
-        called as in `producer`.
+        """Start a fresh OS process as `task` describes it, with a subscribed consumer and a producer that is not
+        initialised yet. `hearing` receives the consumer's events. `flush` is called as in `producer`.
         """
 
 

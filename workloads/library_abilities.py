@@ -35,7 +35,8 @@ ABILITIES: Mapping[str, LibraryAbility] = {
 
 
 def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the assignor setting for a library's classic members, if the library does not have the workload's default.
+    """Return the setting `assignor` that a `[workload]` table needs if its client is a library without the default
+    assignor, and its members are classic; an empty dict otherwise. `given` is the table.
     """
     ability = ABILITIES.get(str(given.get("client", OURS)))
     if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) == CONSUMER:
@@ -53,8 +54,9 @@ def assignor_of(client: str) -> str:
     return ABILITIES[client].assignors[0] if client in ABILITIES else ALL[0]
 
 
-def unfenced(client: str) -> list[str]:
-    """Return what this library cannot do if several of its instances commit offsets in transactions, a sentence each.
+def unsupported_instances(client: str) -> list[str]:
+    """Return why an application of this client must not have several instances that commit offsets in transactions;
+    empty if it may.
     """
     if client not in ABILITIES or ABILITIES[client].fenced_offsets:
         return []
@@ -62,9 +64,9 @@ def unfenced(client: str) -> list[str]:
     return [f"client {client}: {why}: instances = 1"]
 
 
-def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
-    """Return what this library cannot do as a member with these settings, a sentence each; empty for Squall's own
-    client.
+def unsupported_membership(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
+    """Return which of these group settings the client does not support, a sentence for each. Squall's own client
+    supports all.
     """
     ability = ABILITIES.get(client)
     if ability is None:

@@ -2,8 +2,8 @@
 Squall's own client.
 
 The library joins, assigns and gives up partitions; the events of its callbacks are written to the history in their
-order. Offsets are committed only for records that its polls have returned to the harness, and as the member that it was
-then. What a library does not report is missing in the history: heartbeats, and why it joins anew.
+order. Offsets are committed only for records that its polls have returned to the harness, under the member id and
+generation of the poll. The history lacks what a library does not report: heartbeats, and why it joins anew.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class LibrarySubscriber(MemberListener):
         moved: Moved,
         start: Start | None = None,
     ) -> None:
-        """Prepare the subscriber. `start` starts its OS process; None starts one that has only a consumer and no
-        producer.
+        """Prepare the subscriber. `moved` is called with new positions. `start` starts the OS process of the library;
+        if it is None, the process has a consumer and no producer.
         """
         self._start = start or self._member
         self._env, self._zone, self._driver, self._settings, self._moved = env, zone, driver, settings, moved
@@ -161,7 +161,9 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """Commit these offsets as the member `who`, even if the settings leave commits to the application."""
+        """Commit these offsets as the member `who`. Settings that leave all commits to the application do not apply
+        here: the caller is the application.
+        """
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
         try:
@@ -184,13 +186,15 @@ class LibrarySubscriber(MemberListener):
             await self._grouped.leave()
             self._over = True
 
-    def stands_still(self, what: str, for_ms: int) -> None:
-        """Record that the load pauses the member from now on. `what` is the same as in `MemberHistoryWriter.still`."""
+    def record_pause(self, what: str, for_ms: int) -> None:
+        """Record that the load pauses the member for `for_ms` ms from now on. `what` is `pause` (the application alone)
+        or `halt` (its heartbeats as well).
+        """
         self.notes.still(self._who, what, for_ms)
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """Stop all threads of the library's OS process, or let them continue."""
+        """Stop all threads of the library's OS process if `still`, or let them continue."""
         if self._grouped is not None:
             self._grouped.halt(still=still)
 
@@ -266,7 +270,7 @@ class LibrarySubscriber(MemberListener):
                 record(said, self._recorder, self._counters, self.process)
 
     @override
-    def giving(self, who: MemberIdentity, at: Mapping[Place, int]) -> Mapping[Place, int]:
+    def offsets_to_commit(self, who: MemberIdentity, at: Mapping[Place, int]) -> Mapping[Place, int]:
         self._is(who)
         offsets = self._uncommitted(at)
         if self._over or not offsets or not self._settings.commits or who.generation < 0:
@@ -275,7 +279,7 @@ class LibrarySubscriber(MemberListener):
         return offsets
 
     @override
-    def kept(self, end: CommitOutcome) -> None:
+    def commit_ended(self, end: CommitOutcome) -> None:
         if self._op >= 0:
             self._ended(self._op, self._wanted, end)
             self._op = -1

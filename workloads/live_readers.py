@@ -48,7 +48,9 @@ class LaggingReader:
 
 
 class LiveReaders:
-    """Tracks the readers of one run. If `stay`, the readers outlive the load until `let_go`."""
+    """Tracks the readers of one run. If `stay` is True, they continue after the load until `let_go` is called;
+    otherwise they end with the load.
+    """
 
     def __init__(self, *, stay: bool = False) -> None:
         self._stay = stay

@@ -26,8 +26,8 @@ HEADER_EVERY = 4
 MIN_SIZE = 3 + 8 + 4 + 8 + 2
 NO_KEY = 0xFFFF
 NOT_PROMISED = -1
-"""Replaces the timestamp in the payloads of a producer that sets timestamps of its own, as a user's program may: the
-payload is made before the timestamp is known.
+"""Is the timestamp in a payload that does not say which timestamp its record has. A user's program sets timestamps of
+its own, after the payload is made.
 """
 NOT_KNOWN = -2
 """Is the timestamp of a read record if the leader set it (LogAppendTime), or if the client does not report it."""

@@ -1,8 +1,8 @@
 """Writes one record to every partition after healing and convergence, acknowledged by all in-sync replicas.
 
-Only a write after all faults shows whether a cluster accepts writes again: the load ends before that. The writer has
-settings of its own (acks=all, idempotent), so a workload with acks=1 or 0 is held to the same. The writer is a process
-of the history like any producer: final readers must find its acknowledged records.
+The load ends before healing, so only these writes show whether the cluster accepts writes again. The writer uses
+acks=all and idempotence even if the workload uses acks=1 or 0. It is a process of the history like any producer: final
+readers must find its acknowledged records.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import POST_HEAL_BYTES
 
-BYTES = 100
-"""Gives the size of each record's value."""
 ATTEMPTS = 3
 """Gives the number of fresh producers that fit into the time limit, each with its own client. A producer that fails at
 once leaves time for more.
@@ -73,8 +72,8 @@ class _PostHealWriter:
         key = f"{process}-{sequence}"
         value = payload.value_of(process, sequence)
         sent_ms = self.env.wall_ms()
-        content, digest = payload.make(value, key.encode(), (), BYTES, sent_ms)
-        op = self.recorder.invoke_send(process, self.recorder.partitions[place], value, key, digest, BYTES)
+        content, digest = payload.make(value, key.encode(), (), POST_HEAL_BYTES, sent_ms)
+        op = self.recorder.invoke_send(process, self.recorder.partitions[place], value, key, digest, POST_HEAL_BYTES)
         producer.send(*place, key.encode(), content, [], sent_ms, partial(self._ended, op, place))
 
     def _ended(self, op: int, place: Place, outcome: Outcome) -> None:

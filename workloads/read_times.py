@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 
 KEPT = 10_000
-"""Limits the records kept per partition: those of the last seconds, which readers look up."""
+"""Is the largest number of records that are kept for each partition. Readers look up only the last seconds, which these
+records cover.
+"""
 
 
 class RecordTimestamps:

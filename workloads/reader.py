@@ -41,8 +41,9 @@ class RecordedReader:
         process: int | None = None,
         times: RecordTimestamps | None = None,
     ) -> None:
-        """Add a process with this role to the history, unless `process` was added already with the consumer's
-        isolation. `times` is an empty `RecordTimestamps` if the reader looks up offsets by timestamp.
+        """Add a process with this role and this client zone to the history; `extra` holds further settings for it. If
+        `process` is given, that process was added already, with the consumer's isolation. A reader that looks up
+        offsets by timestamp gives an empty `times`, which the reader then fills.
         """
         self._env = env
         self._client = client
@@ -61,8 +62,9 @@ class RecordedReader:
     async def list_offsets(
         self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
     ) -> dict[Place, ListedOffset]:
-        """Ask for offsets (`admin.list_offsets`) as one recorded operation per partition. `isolation` None means the
-        reader's own. `ListedOffset.led_epoch` of an earliest offset is recorded as `led`.
+        """Ask for offsets (`admin.list_offsets`), and record one operation for each partition. `isolation` None means
+        the reader's own. For an earliest offset, the operation's field `led` holds the epoch of the leader that
+        answered.
         """
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
@@ -143,7 +145,9 @@ class RecordedReader:
         return polled
 
     def gave_up(self, f: str, began_ns: int, why: str) -> None:
-        """Record a read that ends without reaching its goal."""
+        """Record a read as failed because it did not reach its end offsets. `f` names the operation, and `why` the
+        reason.
+        """
         at = self._at(self.consumer.positions)
         self._recorder.read(self.process, f, began_ns, at, ReadOutcome(OperationStatus.FAIL, error=why))
         self._recorder.flush()

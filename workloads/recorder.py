@@ -135,8 +135,8 @@ class Recorder:
     @property
     def contents(self) -> dict[str, Any]:
         """Summarises the history so far for run.json: how many operations of each name ended ok, fail and info (open
-        ones are info), the number of processes, each partition as it was declared, and the `declared_seal` of all
-        declarations.
+        ones are info), the number of processes, each partition as it was added, and a CRC-32 of the lines that add
+        partitions or topic settings.
         """
         return {
             "outcomes": {
@@ -196,8 +196,8 @@ class Recorder:
         return part
 
     def topic_settings(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Record the settings in force of topics, as text by name; empty if they could not be read. `settings` keeps
-        the last ones of each topic.
+        """Record which settings are in force for each topic. `settings` maps a topic to its settings, as name and text;
+        to none if they could not be read. The attribute `self.settings` keeps the last ones of each topic.
         """
         for topic, each in settings.items():
             self.settings[topic] = each
@@ -270,8 +270,11 @@ class Recorder:
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
     def invoke(self, process: int, f: str, fields: Mapping[str, Any], began_ns: int = -1) -> int:
-        """Record that an operation other than a send begins now, or began at `began_ns` if it changes nothing in the
-        cluster, and return the operation's id. `fields` are the operation's own.
+        """Record the begin of an operation other than a send, and return the operation's id. `fields` are the
+        operation's own.
+
+        `began_ns` is the time of the begin, -1 for now. A begin in the past is allowed only if the operation changes
+        nothing in the cluster.
         """
         op = self._next_op
         self._next_op = op + 1

@@ -1,10 +1,10 @@
 """Defines the interface of a workload (`Scenario`): plans, runs, swarms, shrinking, drivers and commands know only this
 module.
 
-A scenario is the plan's `[workload]` table: a model of its own checks the table and holds it, and no setting of it is
-copied anywhere else. A new scenario is a folder of `workloads/` and one line of `squall.workloads.registry`. It says
-what it needs (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are,
-which checks apply to it, how it shrinks, and what its own section of the report contains.
+A scenario is a pydantic model of the plan's `[workload]` table: it checks the table's settings, and all code reads them
+from it. A new scenario is a folder of `workloads/` and one line of `squall.workloads.registry`. It says what it needs
+(topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which checks
+apply to it, how it shrinks, and what its own section of the report contains.
 
 Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
 `replication_factor`, `min_isr`, `topic_settings`, and, if a scenario leaves them open, `acks`, `idempotence` and
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
-"""Is the number of polls that a reader may need before it returns a waiting record: earlier polls may return an older
-response, or wait for another broker. A partition that moves to another group member needs as many: its owner gives it
-up, the next owner joins, and then reads.
+"""Is the number of polls that a reader may need to read a record that is in the log: the first polls may return an
+older response, or wait for another broker. If a partition moves to another group member, three polls are enough, too:
+the owner gives it up, the next owner joins, and then it reads.
 """
 BATCH_BYTES = 256
 """Is an upper bound of the bytes that a batch of one record adds to the record's value."""
-LEAST_RECORD_BYTES = 100
-"""Gives the size of the records that are written after healing."""
+POST_HEAL_BYTES = 100
+"""Is the size of the value of each record that the harness writes after healing."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """These are the limits of the size of a record's value."""
 
@@ -78,7 +78,9 @@ class WorkloadFailed(Exception):
 
 
 class LoadProfile(NamedTuple):
-    """Describes a load for faults, invariants and random plans: its clients, rate, groups and transactional ids."""
+    """Summarises a load's clients, rate, groups and transactional ids, for those parts that must know no workload:
+    faults, invariants and random plans.
+    """
 
     producers: int
     """Counts the producers. Each is a sequence of processes of the history: when one ends, a successor begins."""
@@ -113,7 +115,7 @@ class BrokerLimit(NamedTuple):
     asked: int
     """Gives the value that the workload's clients ask for."""
     asked_by: str
-    """Names the workload's setting with that value, or what else asks for the value."""
+    """Names what needs the value `asked`: a setting of the workload or, for example, its largest record."""
     refused: str
     """Says what happens if the value is out of bounds."""
     least: bool = False
@@ -129,7 +131,9 @@ class SwarmCluster(NamedTuple):
     hurts_fsyncs: bool
     """Is True if a fault may hit fsyncs, so that the load must cause some."""
     damages_files: bool = False
-    """Is True if a fault may damage files, so that the load must leave closed segments."""
+    """Is True if a fault may damage files. Some log segments should then be closed during the load, so that there are
+    files that can be lost.
+    """
 
 
 def _live_readers() -> LiveReaders:
@@ -143,9 +147,9 @@ class ScenarioEnvironment:
     """Gives a running scenario its environment: clock, cluster addresses, recorder, counters and controls.
 
     Clients use the `zones` in turn: the first producer and the first reader are in the first zone, and so on. `envs`
-    returns an Env for each producer and reader by name, so that the draws of one do not change those of another.
-    `operations` holds the operations with times counted from the begin of the run; None if they are drawn during the
-    run, by the settings. `acknowledged` is called for each record whose send succeeded.
+    returns an Env for each producer and reader by name, so that the random draws of one do not change those of another.
+    `operations` holds the plan's operations, with times in seconds after the begin of the run; if it is None, the
+    workload draws operations during the run. `acknowledged` is called for each record whose send succeeded.
     """
 
     env: Env
@@ -155,7 +159,9 @@ class ScenarioEnvironment:
     stop: trio.Event
     """Is set when clients must send nothing any more."""
     controls: LoadControls
-    """Lets faults pause, crash and duplicate the clients."""
+    """Lets faults pause and crash clients, turn them into zombies, and start a second process with a member's instance
+    id.
+    """
     envs: Callable[[str], Env] | None = None
     acknowledged: Acknowledged | None = None
     operations: Sequence[Operation] | None = None
@@ -163,7 +169,7 @@ class ScenarioEnvironment:
     """Collects the positions of the workload's readers, and lets the readers end."""
 
     def own(self, name: str) -> Env:
-        """Return the Env of the client with this name."""
+        """Return the Env (clock and random numbers) of the client with this name, for example `producer-0`."""
         return self.env if self.envs is None else self.envs(name)
 
     def zone(self, number: int) -> ClientZone:
@@ -173,7 +179,9 @@ class ScenarioEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class RenumberedLoad:
-    """Holds the same load with fewer topics, partitions or clients. `places` maps the partitions that were renamed."""
+    """Holds a load that was changed to use fewer topics, partitions or clients. `places` maps each renamed partition
+    from its old to its new name.
+    """
 
     table: Table
     operations: list[list[Any]]
@@ -197,14 +205,14 @@ class Scenario(BaseModel, ABC):
     own.
     """
     LIGHT: ClassVar[Mapping[str, Any]] = {}
-    """Holds the settings of a single simulated run if the user gives no rate. They are small: in the simulator every
-    request costs CPU time, while virtual time is free.
+    """Holds settings of a smaller load. `squall sim` uses them for a single run if the user gives no rate: in the
+    simulator every request costs CPU time, while virtual time is free.
     """
     CHECKS: ClassVar[tuple[str, ...] | None] = None
     """Lists the anomalies that can occur in this workload; None means all anomalies that the checkers can find."""
     MEANT_FOR: ClassVar[tuple[str, ...]] = ()
-    """Lists the anomalies that every run of this workload must be able to show. If a history could not have shown one,
-    evidence is missing.
+    """Lists the anomalies that every run of this workload must be able to show. A run whose history could not have
+    shown one of them does not pass: its verdict is `unknown`, unless there are findings.
     """
     BROKERS: ClassVar[Mapping[str, str]] = {}
     """Holds the broker settings that suit the workload, for use if the plan gives no others."""
@@ -219,7 +227,9 @@ class Scenario(BaseModel, ABC):
     PLAIN: ClassVar[Mapping[int, Any]] = {}
     """Maps the index of a field of an operation to the field's simplest value, for shrinking."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
-    """Lists functions that turn the load into a load with fewer topics, partitions or clients."""
+    """Lists functions for shrinking. Each renames the used topics, partitions or clients to the first ones, so that the
+    load needs fewer of them.
+    """
 
     @field_validator("*", mode="before")
     @classmethod
@@ -310,16 +320,16 @@ class Scenario(BaseModel, ABC):
         return dict(cls.BROKERS)
 
     def longest_wait_s(self) -> float:
-        """Return how long, in seconds, a sound cluster may keep the load's producers and live readers waiting: because
-        of their own pauses and time-outs, or because members or transactions of dead clients keep partitions until a
-        time-out. The default is the request time-out, after which a request that a fault swallowed is sent again.
+        """Return how long, in seconds, a sound cluster may keep the load's producers and live readers waiting. The
+        default is the request time-out: a request that a fault swallowed is sent again after it. Workloads add their
+        clients' pauses, and the time-outs until which dead members and open transactions of dead clients block others.
         """
         return self.request_timeout_ms / 1000
 
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
         """Return the bounds that brokers set to the requests of the workload's clients."""
         name = "max.message.bytes" if "max.message.bytes" in self.topic_settings else "message.max.bytes"
-        bytes_ = max(self.needs().max_record_bytes, LEAST_RECORD_BYTES) + BATCH_BYTES
+        bytes_ = max(self.needs().max_record_bytes, POST_HEAL_BYTES) + BATCH_BYTES
         asked_by = "the largest record and its batch"
         return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
 

@@ -1,9 +1,9 @@
-"""Runs one of a workload's producers as a sequence of processes of the history (Jepsen's logical processes). Records
-are due by the clock (an open loop).
+"""Runs one of a workload's producers. Each record is sent at a given time, whether earlier records are acknowledged or
+not (an open loop): an outage slows the load down only when the producer's buffer is full.
 
-The cluster's answers do not slow the load down, so an outage does not either, until the producer's buffer is full. A
-process that ends with records in doubt is never used again; a successor with a new process id, a new client and a new
-producer id takes over while the old process finishes.
+A producer is a sequence of processes of the history (Jepsen's logical processes). A process that does not know the
+outcome of some record is never used again. While it waits for the outcomes, its successor already sends, with a new
+process id, a new client and a new producer id.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SenderSettings:
 
 @dataclass
 class _ProducerProcess:
-    """Holds the state of one of a producer's processes of the history."""
+    """Holds the state of one process of a producer. It is a process of the history, not of the operating system."""
 
     scope: trio.CancelScope
     task_status: trio.TaskStatus[None]
@@ -62,7 +62,9 @@ class _ProducerProcess:
 
 
 class ProducerLoop:
-    """Runs one producer of the load as a sequence of processes of the history: when one ends, a successor begins."""
+    """Runs one producer of the load. The producer runs as one process of the history after another: when one must not
+    send any more, a successor begins.
+    """
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: SenderSettings, number: int, agenda: RecordSchedule
@@ -104,7 +106,9 @@ class ProducerLoop:
     async def _run_until_crash(
         self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run one process, which a fault may crash: its records in doubt then never get an outcome."""
+        """Run one process of the producer until it ends or a fault crashes it. After a crash its records without an
+        outcome never get one.
+        """
         running = _ProducerProcess(trio.CancelScope(), task_status)
         with self._handle.process_lifetime(), running.scope:
             await self._live(stop, running)
@@ -114,8 +118,8 @@ class ProducerLoop:
             task_status.started()
 
     async def _live(self, stop: trio.Event, running: _ProducerProcess) -> None:
-        """Run one process of the history: send records until a successor may take over, report that by
-        `running.task_status.started`, and then wait for the outcomes of the sent records.
+        """Run one process of the producer. It sends records until the load stops or the producer accepts no more. Then
+        `running.task_status.started` lets the next process begin, while this one waits for the outcomes of its records.
         """
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}

@@ -23,8 +23,10 @@ def contradictions(
     return found
 
 
-def wrong_handover(operation: PlannedRecord, producers: int, partitions: int, topics: Collection[str]) -> str:
-    """Return why this is no valid send of such a workload; empty if it is valid."""
+def wrong_send(operation: PlannedRecord, producers: int, partitions: int, topics: Collection[str]) -> str:
+    """Return why this send is not possible with so many producers, with so many partitions in each topic, or with these
+    topics; empty if it is.
+    """
     if not 0 <= operation.producer < producers:
         return f"there is no producer {operation.producer}: workload.producers is {producers}"
     if not 0 <= operation.partition < partitions or operation.topic not in topics:

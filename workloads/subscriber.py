@@ -212,8 +212,10 @@ class Subscriber(MembershipListener):
         """Commit, give up all partitions, and leave the group in good order."""
         await self.member.leave()
 
-    def stands_still(self, what: str, for_ms: int) -> None:
-        """Record that the load pauses the member from now on. `what` is the same as in `MemberHistoryWriter.still`."""
+    def record_pause(self, what: str, for_ms: int) -> None:
+        """Record that the load pauses the member for `for_ms` ms from now on. `what` is `pause` (the application alone)
+        or `halt` (its heartbeats as well).
+        """
         self.notes.still(self._who(), what, for_ms)
         self._recorder.flush()
 

@@ -41,7 +41,7 @@ from squall.workloads.scenario import (
     SwarmCluster,
     Table,
 )
-from squall.workloads.sending import contradictions, wrong_handover
+from squall.workloads.sending import contradictions, wrong_send
 
 if TYPE_CHECKING:
     from squall.workloads.client.cluster import Place
@@ -234,7 +234,7 @@ class AppendsLoad(Scenario):
 
     @override
     def wrong(self, operation: Operation) -> str:
-        return wrong_handover(operation, self.producers, self.partitions, self.topic_names())
+        return wrong_send(operation, self.producers, self.partitions, self.topic_names())
 
     @classmethod
     @override

@@ -33,7 +33,7 @@ from squall.workloads.scenario import (
     SwarmCluster,
     Table,
 )
-from squall.workloads.sending import contradictions, wrong_handover
+from squall.workloads.sending import contradictions, wrong_send
 
 if TYPE_CHECKING:
     import trio
@@ -184,7 +184,7 @@ class CommandLoad(Scenario):
 
     @override
     def wrong(self, operation: Operation) -> str:
-        return wrong_handover(operation, self.producers, self.partitions, [TOPIC])
+        return wrong_send(operation, self.producers, self.partitions, [TOPIC])
 
     @classmethod
     @override

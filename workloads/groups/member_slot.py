@@ -184,7 +184,7 @@ class MemberSlot:
         """Do the action that is due. Return whether the process continues."""
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
-            subscriber.stands_still(act.do, act.number)
+            subscriber.record_pause(act.do, act.number)
             subscriber.halt(still=act.do == HALT)
             await self._rest(for_s)
             subscriber.halt(still=False)

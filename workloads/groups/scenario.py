@@ -27,7 +27,14 @@ from squall.workloads.group_brokers import (
 from squall.workloads.group_section import section_of
 from squall.workloads.groups import acts
 from squall.workloads.groups.acts import SEND, GroupAction, GroupActionMix, is_static
-from squall.workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
+from squall.workloads.library_abilities import (
+    CLASSIC,
+    MIXED,
+    OURS,
+    default_assignor,
+    speaks_both,
+    unsupported_membership,
+)
 from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
@@ -160,7 +167,7 @@ class GroupsLoad(Scenario):
 
     def _beyond_the_library(self) -> list[str]:
         """Return a sentence for each setting that the members' client library cannot carry out."""
-        found = not_as_member(
+        found = unsupported_membership(
             self.client, self.group_protocol, self.assignor, self.session_timeout_ms, self.max_poll_interval_ms
         )
         both = f"conversions {self.conversions}" if self.conversions else f"group_protocol {MIXED}"

@@ -47,13 +47,14 @@ class PolledInputs(NamedTuple):
     at: Mapping[Place, int]
     """Maps each partition to the position behind its inputs."""
     who: CommitIdentity
-    """Identifies the member that read the inputs, as it was at the poll. The commit names this member: the process may
-    have lost its membership since, and a coordinator fences only a member id that it is given.
+    """Identifies the group member at the time of the poll. The inputs' offsets are committed under this identity: if
+    the member has lost its partitions since, the coordinator recognises the old member id and generation, and fences
+    the commit.
     """
 
 
 class ClientDependencies(NamedTuple):
-    """Holds the settings and services from which the clients of one process of the history are made."""
+    """Holds the settings and services that one instance's process needs to make its consumer and its producer."""
 
     env: Env
     zone: ClientZone
@@ -62,10 +63,10 @@ class ClientDependencies(NamedTuple):
     subscriber: SubscriberSettings
     producer: ProducerSettings
     topics: Sequence[str]
-    """Lists the topics to which the process writes."""
+    """Lists the topics to which the producer writes."""
     transaction_timeout_ms: int
     generation: int
-    """Gives the newest generation of the transaction protocol that the producer speaks, 1 or 2; 0 if it has no
+    """Gives the newest transaction protocol that the producer speaks: 1 (V1) or 2 (V2, KIP-890); 0 if it has no
     transactions.
     """
     moved: Moved

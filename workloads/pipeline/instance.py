@@ -1,7 +1,8 @@
-"""Runs one instance of an application that reads, transforms and writes. The instance is a group member, and a sequence
-of processes of the history (Jepsen's logical processes).
+"""Runs one instance of an application that reads, transforms and writes.
 
-It does the actions that are due: it pauses, leaves in good order, or crashes while it processes a poll.
+An instance is a group member. It runs one process after another: when one ends, the next begins with an id of its own
+in the history (Jepsen's logical process). The instance does the actions that are due: it pauses, leaves in good order,
+or crashes while it processes a poll.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ class InstanceProcessFactory(Protocol):
         *,
         zombie: bool,
     ) -> InstanceProcess:
-        """Make the next process of the instance. If `zombie`, the process will pause inside its only transaction."""
+        """Make the next process of the instance with this number. `progress` tracks how far the instance's group has
+        read. If `zombie`, the process will pause inside its only transaction.
+        """
 
 
 class ApplicationInstance:
-    """Runs one instance of an application as a sequence of processes of the history: when one ends, a successor begins.
-    `handle` is its number among the load's producers, by which faults find it.
+    """Runs one instance of an application, one process after another. `number` is its number in the application,
+    `handle` its number among all producers of the load, by which faults find it.
     """
 
     def __init__(
@@ -88,9 +91,9 @@ class ApplicationInstance:
     async def _run_until_crash(
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> bool:
-        """Run one process, which a fault may crash. Return whether it committed anything.
+        """Run one process until it ends or a fault crashes it. Return whether it committed anything.
 
-        `follow` is called when the process is a zombie and has paused.
+        `zombie_run` is given if the process is to become a zombie. `follow` is called once that zombie has paused.
         """
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
@@ -143,7 +146,7 @@ class ApplicationInstance:
             elif due is None and self._agenda.due_at <= now and not zombie_paused:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
-                running.subscriber.stands_still(PAUSE, due.number)
+                running.subscriber.record_pause(PAUSE, due.number)
                 await self._rest(due.number / 1000)
                 due = None
             elif due is not None and due.do == LEAVE:
@@ -171,7 +174,8 @@ class ApplicationInstance:
                 await running.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
-        """Wait for `for_s` seconds. End the wait early if a fault wants a zombie, or if the harness lets readers end.
+        """Wait for `for_s` seconds. End the wait early if a fault asks this instance for a zombie process, or if the
+        harness lets readers end.
         """
         with self._env.timeout(for_s):
             await self._handle.until_zombie_wanted(self._end)

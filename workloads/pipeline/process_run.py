@@ -1,8 +1,8 @@
-"""Runs one process of an application's instance: it reads as a group member, and writes an output for each input. Each
-is one process of the history.
+"""Runs one process of an application's instance: it reads as a group member, and writes an output for each input.
 
-Subclasses decide when and how it commits its positions, and thereby whether an input is lost or doubled when the
-process crashes in between.
+An instance runs one process after another. Each is a process of the history (Jepsen's logical process), with an id of
+its own. Subclasses decide when and how a process commits its positions, and thereby whether an input is lost or doubled
+if the process crashes in between.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InstanceSettings:
     """Lists the output partitions: the partition of an input selects one."""
     transaction_timeout_ms: int
     generation: int
-    """Gives the newest generation of the transaction protocol that the instances speak, 1 or 2."""
+    """Gives the newest transaction protocol that the instances speak: 1 (V1) or 2 (V2, KIP-890)."""
     record_bytes: int
 
 
@@ -66,8 +66,9 @@ class InstanceProcess(ABC):
         zombie: bool,
         **about: object,
     ) -> None:
-        """Declare the process. `about` holds further fields of its declaration. `zombie` says that it is to become a
-        zombie.
+        """Add the process to the history and prepare its clients. `number` is the instance's number in its application.
+        `about` holds further settings for the history. If `zombie`, the process will pause inside a transaction while a
+        successor takes over its transactional id.
         """
         self._env, self._settings = env, settings
         self._recorder, self._counters, self._acknowledged = around.recorder, around.counters, around.acknowledged
@@ -162,7 +163,7 @@ class InstanceProcess(ABC):
     async def _halts(self, due: InstanceAction | None) -> None:
         """Pause the process, heartbeats included, if that is due. Its outputs are written by now."""
         if due is not None and due.do == HALT:
-            self.subscriber.stands_still(HALT, due.number)
+            self.subscriber.record_pause(HALT, due.number)
             self.subscriber.halt(still=True)
             await self._env.sleep(due.number / 1000)
             self.subscriber.halt(still=False)

@@ -29,7 +29,7 @@ from squall.workloads.group_brokers import (
     session_settings_for,
 )
 from squall.workloads.group_section import section_of
-from squall.workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
+from squall.workloads.library_abilities import OURS, assignor_of, unsupported_instances, unsupported_membership
 from squall.workloads.needs import LibraryRequirements
 from squall.workloads.pipeline import steps
 from squall.workloads.pipeline.steps import SEND, InstanceAction, InstanceActionMix, transactional_id
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 CONSUMER_SHARE = 0.4
-"""Gives the share of random plans whose applications are consumer groups (KIP-848)."""
+"""Gives the share of random plans whose group members speak the consumer group protocol (KIP-848)."""
 
 
 class PipelineApplication(NamedTuple):
@@ -77,8 +77,9 @@ class PipelineApplication(NamedTuple):
 
 
 class MultiInstanceLoad(Scenario):
-    """Runs applications that read, transform and write. In all applications, instances of the same number do the same
-    actions at the same time. One more reader reads inputs and outputs at read_committed.
+    """Runs applications that read, transform and write. Each has the same number of instances, and the first instances
+    of all applications pause, leave and crash at the same times, and so on for the second ones. Apart from them, one
+    reader reads the input and output topics at read_committed.
     """
 
     INPUT: ClassVar[str]
@@ -117,7 +118,7 @@ class MultiInstanceLoad(Scenario):
     @override
     def contradictions(self) -> list[str]:
         found = super().contradictions()
-        found += not_as_member(
+        found += unsupported_membership(
             self.client,
             self.group_protocol,
             assignor_of(self.client),
@@ -127,21 +128,21 @@ class MultiInstanceLoad(Scenario):
         if self.client != OURS and self.generation != 1:
             found.append(f"client {self.client} speaks generation 1 of transactions only: generation = 1")
         if self.instances > 1 and any(each.transactional for each in self.APPLICATIONS):
-            found += unfenced(self.client)
+            found += unsupported_instances(self.client)
         return found
 
     @model_validator(mode="before")
     @classmethod
-    def _spoken(cls, given: Any) -> Any:
-        """Set the transaction protocol to V1 for client libraries, so that the plan states it: they speak V1 also on a
-        cluster with V2.
+    def _default_generation(cls, given: Any) -> Any:
+        """Add `generation = 1` to a table whose client is a library, because the libraries speak only V1 of the
+        transaction protocol. `given` is the `[workload]` table.
         """
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
     @override
     def longest_wait_s(self) -> float:
-        """Return a time-out plus the pauses between polls (as whole seconds), but at least the base limit, in seconds.
-        The time-out is that of a member (session plus poll time-out) or that of a transaction, whichever is longer.
+        """Return the longest of these waits, in seconds: that of the base class; the time after which a member is
+        removed (session plus poll time-out); the transaction time-out. The latter two include the pauses between polls.
 
         A silent member is removed only after its session, and then a rebalance waits for members that do not poll. The
         open transaction of a dead instance blocks readers of its output.
@@ -225,7 +226,9 @@ class MultiInstanceLoad(Scenario):
         return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Return the settings of each producer, and of each instance but for a transactional id."""
+        """Return the settings of the producers of inputs. Instances have the same ones, and a transactional id if their
+        application has transactions.
+        """
         return ProducerSettings(
             linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms, batch_size=self.batch_size()
         )

@@ -36,12 +36,13 @@ class InstanceAction(NamedTuple):
     who: int
     """Numbers the producer (if the action is a send) or the instance."""
     do: str
-    """Names the action.
+    """Names the action. Of those of an instance, abort, halt and crash happen in its next transaction.
 
     send: a producer sends an input. pause: the application pauses between two transactions. leave: the instance leaves
-    in good order, and comes back. abort: its next transaction is aborted. halt: in its next transaction the whole
-    process pauses behind the outputs, so that its group may continue without it: then only its generation fences it.
-    crash STEP: in its next transaction the process ends behind that step without a request, and gets a successor.
+    its group in good order, and comes back. abort: the transaction is aborted. halt: the whole process, heartbeats
+    included, pauses after it has written the outputs. The group may remove it meanwhile: then only the member's
+    generation fences its commit. crash STEP: the process ends after this step and sends no further request, and a
+    successor begins.
     """
     number: int
     """Gives the partition of a send, 0 for an abort, and the length in ms of any other action."""
@@ -86,7 +87,9 @@ class InstanceActionMix:
 
 
 def wrong(step: InstanceAction, draw: InstanceActionMix, sizes: tuple[int, int]) -> str:
-    """Return why this is no valid action of such a load; empty if it is valid."""
+    """Return why a pipeline load with the settings `draw` cannot do this action; empty if it can. `sizes` is the least
+    and the largest size of a record's value.
+    """
     if step.do not in (SEND, *OF_INSTANCES):
         return f"do {step.do!r}: one of {', '.join((SEND, *OF_INSTANCES))}"
     of_record = step.do == SEND

@@ -1,8 +1,10 @@
 """Implements a process that writes in transactions and commits its input offsets in them (exactly once).
 
-Each poll that returns records is a transaction: an output for each input, the offsets, the end. A process whose
-transaction came to an unknown end is never used again. A zombie pauses inside its only transaction, heartbeats
-included, so that its group reassigns its partitions; its successor takes over its transactional id meanwhile.
+Each poll that returns records is a transaction: an output for each input, the offsets, the end. A process whose commit
+or abort did not succeed is never used again.
+
+A zombie process pauses inside its only transaction, heartbeats included. Meanwhile its group reassigns its partitions,
+and a successor initialises the same transactional id. Then the zombie continues, and the cluster must fence it.
 """
 
 from __future__ import annotations
@@ -129,10 +131,12 @@ class TransactionalInstanceProcess(InstanceProcess):
 
     async def run_as_zombie(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
         """Run a zombie's only transaction: it writes its first output, pauses, and then continues as if nothing had
-        happened. `still` pauses the zombie until it is woken; when `end` is set, the zombie waits for nothing any more.
+        happened. `still` returns when the zombie is woken. Once `end` is set, the zombie does not wait for inputs any
+        more.
 
-        No input gets two outputs. A zombie that has a successor asks for a commit, whatever its other requests
-        returned. Otherwise the process behaves as any application: it asks for an abort if something failed.
+        The zombie writes at most one output for each input. If a successor has its transactional id, it tries to commit
+        even after errors, because exactly this commit must be refused. Without a successor it aborts after an error, as
+        any application does.
         """
         gathered = await self._gather(zombie_run, end)
         if gathered is None:
@@ -175,11 +179,12 @@ class TransactionalInstanceProcess(InstanceProcess):
     async def _gather(
         self, zombie_run: ZombieRun, end: trio.Event
     ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
-        """Poll inputs for a zombie's transaction until there are at least two: one is written before its pause, and one
-        is left for the time after. Return the inputs, the positions behind them, and the member that read them.
+        """Poll until there are at least two inputs for a zombie's transaction: the zombie writes an output for the
+        first input before its pause, and for the others after it. Return the inputs, the positions behind them, and the
+        member that read them.
 
-        Return None if the process must not continue, or if no zombie is wanted any more: then its successor processes
-        the inputs.
+        Return None if the process must not continue, or if no zombie is wanted any more. A successor then processes the
+        inputs.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()
@@ -207,8 +212,8 @@ class TransactionalInstanceProcess(InstanceProcess):
         at: Mapping[Place, int],
         who: CommitIdentity,
     ) -> bool:
-        """Do what a zombie does once it is awake, but for the end: send the outputs of all other inputs, and the
-        offsets. Return whether all was done.
+        """Send the outputs that the zombie has not sent before its pause, and then the offsets. Return whether all of
+        them were accepted.
         """
         for place, source in inputs[1:]:
             if self._producer.retired:

@@ -29,7 +29,9 @@ def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
 
 
 def kept(name: str, application: Mapping[str, Any]) -> bool | None:
-    """Return whether the application kept its promise; None if no final read could show that, or without any input."""
+    """Return whether the application kept its promise. None means not known: there were no inputs, or final reads did
+    not read all outputs.
+    """
     if any(application[each] for each in FORBIDDEN[name]):
         return False
     # `lost` is null where not all outputs were read: then not all doubled ones were seen either.

@@ -21,8 +21,8 @@ STANDSTILL_S = 1.0
 recorded only twice a second.
 """
 INTERVALS = 3
-"""Is the least length of a standstill in intervals between two records: at a low rate successes are further apart than
-STANDSTILL_S.
+"""A gap counts as a standstill only if it is also at least this many times as long as the time between two records: at
+a low rate, successes are further apart than STANDSTILL_S.
 """
 
 
@@ -117,6 +117,8 @@ def _total_s(found: Iterable[AvailabilityGap]) -> float:
 
 
 def _summary(found: Sequence[AvailabilityGap], least_s: float) -> dict[str, float]:
-    """Return the longest time without success, and the total length of all standstills."""
+    """Return the length of the longest of these gaps (`longest_s`), and the total length of those that last at least
+    `least_s` seconds (`without_s`).
+    """
     longest = max((gap.length for gap in found), default=0)
     return {"longest_s": round(longest / 1e9, 3), "without_s": round(_total_s(_standstills(found, least_s)), 3)}

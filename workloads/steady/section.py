@@ -40,19 +40,21 @@ def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> T
     return TimelineStrip(title, begin_s, end_s, lanes, CAPTION.format(figures["standstill_s"]))
 
 
-def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[TimelineBar]:
-    """Yield bars of success and standstill in turn."""
+def _spans(figures: Mapping[str, Any], name: str, success: str) -> Iterator[TimelineBar]:
+    """Yield bars of success and standstill in turn. `name` is `writes` or `reads`, and `success` what the bars call a
+    success: acknowledged or answered.
+    """
     at_s = figures["from_s"]
     for each in figures[name]["standstills"]:
         if each["from_s"] > at_s:
-            yield TimelineBar(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
+            yield TimelineBar(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {success}")
         length_s = each["to_s"] - each["from_s"]
         yield TimelineBar(
-            each["from_s"], each["to_s"], "bad", f"nothing {word} for {length_s:.2f} s, from {each['from_s']:.2f} s"
+            each["from_s"], each["to_s"], "bad", f"nothing {success} for {length_s:.2f} s, from {each['from_s']:.2f} s"
         )
         at_s = each["to_s"]
     if figures["to_s"] > at_s:
-        yield TimelineBar(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
+        yield TimelineBar(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {success}")
 
 
 def _fault_span(fault: Mapping[str, Any], end_s: float) -> TimelineBar:

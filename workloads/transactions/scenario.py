@@ -110,9 +110,9 @@ class TransactionsLoad(Scenario):
 
     @model_validator(mode="before")
     @classmethod
-    def _spoken(cls, given: Any) -> Any:
-        """Set the transaction protocol to V1 for client libraries, so that the plan states it: they speak V1 also on a
-        cluster with V2.
+    def _default_generation(cls, given: Any) -> Any:
+        """Add `generation = 1` to a table whose client is a library, because the libraries speak only V1 of the
+        transaction protocol. `given` is the `[workload]` table.
         """
         if isinstance(given, dict) and given.get("client", "squall") != "squall":
             return {"generation": 1, **given}

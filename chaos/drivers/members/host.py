@@ -93,7 +93,7 @@ class LibraryMember(LibraryConsumer):
     def _heard(self, message: list[Any]) -> None:
         match message:
             case ["giving", str(id_), int(generation), list(at)]:
-                offsets = self._hearing.giving(MemberIdentity(id_, generation), _at(at))
+                offsets = self._hearing.offsets_to_commit(MemberIdentity(id_, generation), _at(at))
                 # The commit must be in the history before a byte of its request can be sent.
                 self._flush()
                 self._say(["now", [[*place, position] for place, position in offsets.items()]])
@@ -101,7 +101,7 @@ class LibraryMember(LibraryConsumer):
                 why = {(topic, index): each for topic, index, each in errors}
                 end = CommitOutcome(OperationStatus(status), error, why, unanswered=-1)
                 if now:
-                    self._hearing.kept(end)
+                    self._hearing.commit_ended(end)
                 else:
                     self._end, self._busy = end, ""
             case ["p", str(id_), int(generation)]:

@@ -69,10 +69,10 @@ class Heard:
     def heard(self, said: LibraryMemberEvent) -> None:
         self.log.append((self.name, said))
 
-    def giving(self, who: MemberIdentity, at: Any) -> Any:
+    def offsets_to_commit(self, who: MemberIdentity, at: Any) -> Any:
         raise AssertionError
 
-    def kept(self, end: CommitOutcome) -> None:
+    def commit_ended(self, end: CommitOutcome) -> None:
         raise AssertionError
 
     def has(self, place: Place) -> bool:
