@@ -100,6 +100,8 @@ def session_names_the_position(found: NamedPositions) -> str | None:
     """After each request of a follower's fetch session, the session's requests together name the follower's present
     position in each partition that it fetches, and name no other partition.
     """
+    if found.wanted == found.named:
+        return None
     for key in found.wanted.keys() | found.named.keys():
         wanted, named = found.wanted.get(key), found.named.get(key)
         if wanted != named:
