@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly.directory import NIGHTS
 from tests.shown import batches, fresh_bugs, installs, table
@@ -49,11 +50,11 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
         if asked.installs is not None:
             wrong += installs.show_installs(asked.installs, sitting, asked.docs, say)
-    except fresh_bugs.WrongPatchError as error:
+    except (fresh_bugs.WrongPatchError, PreconditionError) as error:
         say(str(error))
         return 3
     except KeyboardInterrupt:
-        say(f"interrupted: what has ended stands in {asked.docs}")
+        say(f"interrupted: what has ended is in {asked.docs}")
         return 130
     for each in wrong:
         say(each)
@@ -123,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workload", action="append", choices=batches.SIMULATED, help="of --seeds (default: each)")
     parser.add_argument("--mutants", metavar="LIST", help="hunt these planted bugs: own plan, history, swarm")
     parser.add_argument("--budget", type=float, default=150.0, help="CPU seconds for each hunt (default: 150)")
-    parser.add_argument("--fresh-bugs", metavar="SET", help="hunt the patches in tests/fresh_bugs/SET")
+    parser.add_argument("--fresh-bugs", metavar="SET", help="hunt the patches in tests/fresh_bugs/SET: first, second")
     parser.add_argument("--nights", action="store_true", help="take the nights of tests from nights/store")
     parser.add_argument("--gates", type=int, default=0, metavar="N", help="N times `./squall test`")
     parser.add_argument("--ci", type=int, default=0, metavar="N", help="N times `.ci/run` in a fresh clone")

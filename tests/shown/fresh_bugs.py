@@ -118,7 +118,11 @@ def _is_sound_without(signature: str, command: Sequence[str]) -> bool:
 def show_fresh_bugs(of_set: str, sitting: Sitting, docs: Path, say: Say) -> list[str]:
     """Search each bug of a set, and add a row as each search ends. Returns a sentence for each missed bug."""
     wrong = []
-    for file in sorted((FOLDER / of_set).glob("*.patch")):
+    files = sorted((FOLDER / of_set).glob("*.patch"))
+    if not files:
+        sets = ", ".join(sorted(folder.name for folder in FOLDER.iterdir()))
+        raise WrongPatchError(f"there is no set of fresh bugs {of_set!r}: there are {sets}")
+    for file in files:
         bug = FreshBug.read(file)
         with tempfile.TemporaryDirectory(prefix="squall-fresh-bug-") as folder:
             code = Path(folder)

@@ -131,3 +131,18 @@ def test_an_interrupted_command_ends_with_130_and_what_had_ended_is_kept(
     program.write_text(f"#!{sys.executable}\nprint('3 passed, 0 failed, 0 skipped')\n")
     assert shown.main(["--gates", "2", "--hogs", "1", "--docs", str(tmp_path)]) == 0
     assert [cells[7] for _, cells in read(batches.GATES, tmp_path)[1]] == ["3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--fresh-bugs", "nosuch"), "there is no set of fresh bugs 'nosuch': there are first, second"),
+        (("--mutants", "nosuch"), "there is no mutant 'nosuch'"),
+    ],
+)
+def test_what_does_not_exist_is_refused(
+    words: tuple[str, str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown.main([*words, "--docs", str(tmp_path)]) == 3
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
