@@ -202,7 +202,7 @@ async def test_what_an_unsent_fetch_has_named_is_named_again(cluster: FakeCluste
         connection.close("the link ends between two requests")
         consumer._asked.clear()
         consumer._ask_node(1, connection, [(T0, consumer._parts[T0], leader)])
-        named = consumer._sessions[1].name({T0: (5, leader.epoch, reader.client.view.topic_id("t"))})
+        named = consumer._sessions[1].request_for({T0: (5, leader.epoch, reader.client.view.topic_id("t"))})
         assert set(named.parts) == {T0}
 
 
