@@ -2,8 +2,8 @@
 
 Order of a start: logs are recovered, the quorum and the listeners come up, the broker registers, its image catches up
 with its own registration, it takes over its replicas, and only then does it ask to be unfenced. A controlled shutdown
-has the reverse order: leaderships move away, a voter stays while others that stop need it, everything is flushed, and
-the marker of a clean stop is written last.
+has the reverse order: leaderships move away, a voter stays in the controller quorum while other stopping brokers need
+it, everything is flushed, and the marker of a clean stop is written last.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Gives the cost of deleting a log's old segments, in units of the check whether a log has any."""
+"""Gives the cost of deleting the old segments of one log. The unit is the check of a log that has none to delete."""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 
@@ -82,9 +82,10 @@ async def broker_main(
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `task_status` gets the node once it is unfenced. `longest_turn_s` returns the longest task step of the event loop,
-    in seconds, for the node's metrics; None if steps are not measured. Raises ConfigError, RegistrationFailed, and
-    OSError for a listener's port that is taken or a disk that fails.
+    `make_control` creates the node's control plane, by default that of KRaft. `longest_turn_s` returns the longest task
+    step of the event loop, in seconds, for the node's metrics; None if steps are not measured. `task_status` gets the
+    node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a listener's port that is taken or
+    a disk that fails.
     """
     node = Node(env, config, make_control)
     node.longest_turn_s = longest_turn_s
@@ -204,8 +205,8 @@ class Node:
             nursery.cancel_scope.cancel()
 
     async def _join(self, nursery: trio.Nursery, membership: ClusterMembership, stop: trio.Event) -> bool:
-        """Register with the controller and catch up. Return False if a stop was requested first, which needs no
-        controller.
+        """Register with the controller and catch up with the metadata log. Return False if `stop` is set first, which
+        may be before any controller has answered.
         """
         with trio.CancelScope() as scope:
 
@@ -312,8 +313,11 @@ class Node:
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
     async def _leave(self, membership: ClusterMembership) -> dict[str, bool]:
-        """Try a controlled shutdown, and stop without one if no controller answers, as when a whole cluster stops. The
-        trace says which of the two happened: `controlled` or `alone`.
+        """Try a controlled shutdown. Stop without one if no controller answers for `ALONE_S`, as when a whole cluster
+        stops.
+
+        Return fields for the trace event `node_stopped`: "controlled" is True if the controller completed the shutdown,
+        and "alone" is True if no controller answered.
         """
         left: list[bool] = []
 
@@ -391,8 +395,9 @@ class Node:
             server.settle()
 
     def _retention(self, nursery: trio.Nursery) -> None:
-        """Delete old segments and logs of deleted partitions. A node may have thousands of either: work that takes
-        longer is continued between other tasks, and directories are removed off the event loop.
+        """Delete old segments, and the logs of deleted partitions. A node may have thousands of logs. So segments are
+        deleted in portions, between which other tasks run, and directories of deleted logs are removed off the event
+        loop.
         """
         wall_ms = self.env.wall_ms()
         if not self._retaining:
@@ -404,7 +409,9 @@ class Node:
             nursery.start_soon(self._remove, doomed)
 
     def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:
-        """Do some of the retention work, and return whether there is more to do."""
+        """Do one portion of the retention work, and return whether there is more. Each step of `work` checks one log,
+        and yields whether segments were deleted (`ReplicaManager.retain`).
+        """
         spent = 0
         for lost in work:
             cost = SEGMENTS_COST if lost else 1
@@ -426,8 +433,8 @@ class Node:
 
 
 def by_period(*works: tuple[float, Callable[[], object]]) -> dict[float, list[Callable[[], object]]]:
-    """Group functions by their period in seconds: functions of one period share a wake-up. A function without a period
-    never runs.
+    """Group functions by their period in seconds, so that functions of one period share a wake-up. A function with
+    period 0 is left out, so it never runs.
     """
     found: dict[float, list[Callable[[], object]]] = {}
     for seconds, act in works:

@@ -1,6 +1,6 @@
-"""Defines `override`: `typing_extensions.override` for type checkers, and nothing at run time.
+"""Defines `override`: `typing_extensions.override` for type checkers, and a function without effect at run time.
 
-So a broker needs no package for it, and a method that is called a million times has no further attribute.
+So a broker needs no package for it, and methods get no attribute `__override__`, which the real decorator sets.
 """
 
 from __future__ import annotations

@@ -115,7 +115,9 @@ class Segment:
                 raise OSError(f"{self._path}{LOG} cannot be cut back to {self.size} bytes")
 
     def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
-        """Update the state and the indexes for a batch that was written."""
+        """Update the segment's state and indexes after a batch of `length` bytes was appended. `next_offset` is the
+        offset after the batch.
+        """
         assert next_offset > self.next_offset
         assert length > 0
         position = self.size
@@ -195,14 +197,18 @@ class Segment:
                 yield placed
 
     def position_before(self, offset: int) -> int:
-        """Return the position of a batch such that no earlier batch reaches `offset`."""
+        """Return a position from which a scan finds `offset`. A batch begins there, or it is the segment's end. All
+        batches before the position have only smaller offsets.
+        """
         at = bisect_right(self.ends, offset) - 1
         if at >= 0:
             return self.stops[at]
         return self.index.batch_before(max(0, offset - self.base_offset))
 
     def slice(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return a slice of this segment, with the same rules as `Log.slice`, or None."""
+        """Return complete batches, from the one that contains `offset` up to `limit` (exclusive), or None. The slice
+        has at most `max_bytes`, but at least one batch if `at_least_one`.
+        """
         ends = self.ends
         first = bisect_right(ends, offset) - 1
         if first < 0:
@@ -225,7 +231,9 @@ class Segment:
         return FileSlice(self.file, start, length)
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return a slice of batches whose positions are not in memory, by the offset index and the batch headers."""
+        """Return the same as `slice` for batches whose positions are not in memory. They are found with the offset
+        index and the batch headers.
+        """
         ends = walk_ends(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK)
         found = next(((last, start, stop) for last, start, stop in ends if last >= offset), None)
         if found is None:
@@ -250,8 +258,8 @@ class Segment:
         return FileSlice(self.file, start, stop - start)
 
     def bound_at(self, stop: int) -> int:
-        """Return an offset after all batches that end at byte `stop` or before: the next offset that is known without
-        reading batches.
+        """Return an offset that is above all offsets of the batches before byte `stop`. It may be higher than
+        necessary, because no batches are read: outside of the newest batches it comes from the next index entry.
         """
         stops = self.stops
         assert stop <= self.size

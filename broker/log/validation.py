@@ -42,7 +42,9 @@ _MAX_TIMESTAMP_AT = 35
 
 
 def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: bool, zstd: bool) -> AppendResult | None:
-    """Return the first reason, in Kafka's order, to refuse `records`, or None."""
+    """Return the first reason, in Kafka's order, to refuse `records`, or None. `client` is False for batches that the
+    broker itself writes. `zstd` says whether zstd is allowed, which needs Produce version 7.
+    """
     if len(records) < HEADER_SIZE:
         return _invalid(f"{len(records)} bytes are no record batch")
     header = BatchHeader._make(HEADER.unpack_from(records))
@@ -103,9 +105,11 @@ def check_unusual(
     zstd: bool,
     checked: CheckedBatch | AppendResult | None,
 ) -> AppendResult | tuple[memoryview, int]:
-    """Check a batch that did not pass the fast checks of every append. Returns the refusal, or the batch and its
-    largest timestamp. A largest timestamp below those of the records is corrected, as Kafka does; without reading
-    records, only the first one is known.
+    """Check a batch that did not pass the fast checks of every append. Return the refusal, or the batch and its largest
+    timestamp. `client` and `zstd` are those of `refusal`; `checked` is the result of `check_batch`, or None.
+
+    If the header's largest timestamp is below those of the records, it is corrected, as in Kafka. If the records are
+    not read, it is compared only with the first record's timestamp, which the header has.
     """
     refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
     if refused is not None:
@@ -197,7 +201,9 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
 
 
 def _overfull(header: BatchHeader, config: LogConfig) -> AppendResult | None:
-    """Return the refusal of a batch with too many records: one such batch could move the log's end by 2^31."""
+    """Return the refusal of a batch that claims more records than its bytes, or `squall.decompressed.batch.max.bytes`,
+    can hold; None for others. One such batch could move the log's end offset by 2^31.
+    """
     most = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
     if not claims_too_many_records(header) and header.record_count <= most:
         return None

@@ -34,8 +34,8 @@ class MetricsEndpoint:
         self._connections = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port and serve it until the tasks end. Raises OSError if the port is taken. The trace names the
-        port.
+        """Open the port, and start a task that serves it. Raises OSError if the port is taken. The trace event
+        `metrics_ready` has the port.
         """
         listener = await self._env.listen(host, port)
         self._env.trace("metrics_ready", port=listener.port)

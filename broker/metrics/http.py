@@ -1,5 +1,5 @@
-"""Implements as much of HTTP/1.1 as a scrape needs: one request, one response, then the connection ends. Pure (RFC
-9112).
+"""Implements as much of HTTP/1.1 (RFC 9112) as a scrape needs: one request, one response, then the connection ends.
+Works on bytes, without I/O.
 """
 
 from __future__ import annotations

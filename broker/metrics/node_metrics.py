@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STARTING, RUNNING, STOPPING = 1, 3, 6
 """Are values of Kafka's BrokerState: STARTING, RUNNING, PENDING_CONTROLLED_SHUTDOWN."""
 PARTITIONS_IN_A_TURN = 100
-"""Limits the partitions that are written before other tasks run; they take a millisecond."""
+"""Limits the partitions whose metrics are collected before other tasks run. Collecting these takes a millisecond."""
 PER_PARTITION = {
     "kafka_log_log_logstartoffset": "The first offset that can be read.",
     "kafka_log_log_logendoffset": "The offset of the next record.",

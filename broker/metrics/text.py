@@ -1,10 +1,12 @@
-"""Writes metrics as OpenMetrics text, version 1.0. Pure. Source: the OpenMetrics specification, "Text format"."""
+"""Formats metrics as OpenMetrics text, version 1.0 ("Text format" in the OpenMetrics specification), without I/O."""
 
 from __future__ import annotations
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SUFFIXES = {"counter": "_total", "info": "_info"}
-"""Maps a type of family to the suffix of its samples. A summary's samples have their own suffixes; others have none."""
+"""Maps the kind of a metric family to the suffix of its samples' names. For a summary, callers of `add` give the
+suffix. Gauges have none.
+"""
 
 
 class MetricFamily:

@@ -139,11 +139,11 @@ class Connection:
         self._is_held_when_closed = False
 
     def hold(self, *, when_closed: bool = False) -> None:
-        """Take no further request until `release`, because the current request waits before it takes effect, and
-        requests of one connection take effect in their order.
+        """Take no further request of this connection until `release`. The current request must wait before it takes
+        effect, and requests of one connection take effect in their order.
 
-        With `when_closed` the request takes effect even if the connection ends. Until the release, its bytes count as
-        receive memory and the connection counts as open.
+        With `when_closed` the request takes effect even if the connection ends. Until `release`, such a connection
+        still counts as open, and its receive buffer as memory in use.
         """
         assert self.held is None
         self.held = trio.Event()
@@ -159,8 +159,8 @@ class Connection:
             held.set()
 
     def ready(self, size: int) -> None:
-        """Note that a response of `size` bytes is known. The server sends it after the current burst of requests
-        (`Server.settle`).
+        """Register that a response of `size` bytes has been filled in. `Server.settle` sends it after the current burst
+        of requests.
         """
         self._answered_bytes += size
         self._mark_dirty(self)
@@ -234,7 +234,8 @@ class Connection:
             self.close()
 
     def _taken(self, count: int) -> None:
-        """Remove the first `count` bytes of the queued output, which the socket has accepted. Some output must remain.
+        """Remove the first `count` bytes, which the socket has accepted, from the queued output. `_send` calls this
+        only if the socket has not accepted all of the output.
         """
         out = self._out
         self._out_bytes -= count
@@ -269,8 +270,8 @@ class Connection:
 
     @property
     def kept_bytes(self) -> int:
-        """Returns the memory, in bytes, of responses that are not sent yet. File slices need no memory, but those that
-        wait for an earlier response are counted as if they did.
+        """Returns the bytes of memory that unsent responses take, at most. File slices that are next to be sent are not
+        counted, because they stay in their files. File slices that wait for an earlier response are counted.
         """
         return self._out_bytes - self._out_in_files + self._answered_bytes
 

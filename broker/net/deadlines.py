@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TICK_MS = 25
 _NEVER = 1 << 40
 _TICK_MARGIN_S = 1e-6
-"""Is added to a wait, in s, so that the awaited tick is surely over afterwards."""
+"""Is added to a wait for the end of a tick (`TICK_MS`), in s, so that the tick is surely over afterwards."""
 
 
 class Expirable(Protocol):
@@ -28,7 +28,7 @@ class Expirable(Protocol):
 
 
 class ParkedRequestTimers:
-    """Holds parked requests by deadline, to the nearest tick."""
+    """Holds parked requests by deadline. A request expires at the end of the tick (`TICK_MS`) that has its deadline."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}

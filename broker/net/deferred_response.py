@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 class DeferredResponse(NamedTuple):
-    """Represents a response that comes after a wait. A handler returns it instead of the response only if it must wait:
-    a task costs more than most responses do.
+    """Represents a response that comes after a wait. If a handler need not wait, it should return the response itself,
+    because a `DeferredResponse` needs a task, which costs more than most responses do.
     """
 
     wait: Callable[[], Awaitable[Any]]

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 BUDGET_S = 0.02
 """Gives the seconds for which client connections may serve requests before they queue."""
 _MOST_AT_ONCE = 64
-"""Limits the connections that are called in one pass of the loop."""
+"""Limits the queued connections that may run in one pass of the event loop."""
 
 
 class Schedulable(Protocol):
     """Represents a connection that has requests to serve, or a task that builds a response."""
 
     round: int
-    """Identifies the round in which this object was last served."""
+    """Gives the value of `FairScheduler.rounds` when this object was last served; -1 before the first time."""
     closed: bool
     on_close: list[Callable[[], None]]
 
@@ -35,8 +35,8 @@ class FairScheduler:
     """Keeps the time budget of clients, and queues connections once the budget is spent: first come, first served.
 
     The budget is renewed after each complete pass of the event loop; `rounds` counts the renewals. While no connection
-    queues, a pass is known to be complete when a connection asks to be served a second time in one round. While
-    connections queue, a task lets the next ones run, waits for a pass, and renews the budget.
+    queues, a pass is complete when some connection asks a second time since the last renewal. While connections queue,
+    a task lets the next ones run, waits for a pass, and renews the budget.
     """
 
     def __init__(self, start_task: Callable[..., Any]) -> None:
@@ -46,8 +46,8 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections to let run next: as many as the last budget sufficed for, or twice as
-        many as last time if the budget was not spent.
+        """Gives the number of queued connections to let run next. If the budget was spent in the last pass, it is the
+        number of connections that were served in it. If not, it is doubled, up to `_MOST_AT_ONCE`.
         """
         self._served = 0
 
@@ -62,7 +62,7 @@ class FairScheduler:
         return self._spent_s >= BUDGET_S
 
     def spend(self, seconds: float) -> None:
-        """Subtract seconds of the event loop, which requests of clients took, from the budget."""
+        """Subtract `seconds` from the budget: the time for which the event loop worked on requests of clients."""
         self._spent_s += seconds
 
     async def queue(self, queuer: Schedulable) -> None:
@@ -134,8 +134,8 @@ class ResponseTask:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """Charge the time since the last `give_way` to the budget: one whole budget at most, because the time may
-        include a wait.
+        """Charge the time since the last `give_way` to the budget. It may include a wait, so at most `BUDGET_S` is
+        charged.
         """
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))

@@ -79,7 +79,7 @@ class ReceiveMemoryLimit:
         self.wanting[frames] = amount
 
     def wait_ends(self, frames: FrameReader) -> None:
-        """Register that `frames` has the memory that it waited for, or ends."""
+        """Register that `frames` no longer waits: it has got the memory, or its connection ends."""
         del self.wanting[frames]
 
     def _look(self, now_s: float) -> None:
@@ -134,8 +134,9 @@ class FrameReader:
         patience_s: float = 10.0,
         grows_to: int = 0,
     ) -> None:
-        """Create a reader with a small buffer. With `grows_to`, for peers that this node has chosen itself, the first
-        large frame gets a buffer of `grows_to` bytes at once.
+        """Create a reader with a small buffer. `patience_s` limits each wait for memory. With `grows_to` the first
+        large frame gets a buffer of that many bytes at once. This is only for nodes that this node has connected to,
+        because a client could take much memory with it.
         """
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
         self._patience_s, self._grows_to = patience_s, grows_to

@@ -63,8 +63,8 @@ class _FastLock:
 
 
 class _Channel:
-    """Represents the connection for one (node, lane). Any failure breaks the channel for good, and the next request
-    opens another.
+    """Represents one connection to a node. There is one for each lane, because responses come in order: a slow request
+    in one lane does not delay the other lanes. A channel that fails stays broken, and the next request opens another.
     """
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
@@ -159,7 +159,7 @@ class PeerClient:
         self._channels: dict[tuple[int, str], _Channel] = {}
         self._opening: dict[tuple[int, str], _FastLock] = {}
         self._dialling: dict[trio.CancelScope, tuple[int, str]] = {}
-        """Maps the cancel scope of each request that waits for a link to the node and lane of the link."""
+        """Maps cancel scopes to (node id, lane), for requests whose connection is still being opened."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -180,11 +180,11 @@ class PeerClient:
         lane: str = "",
         left_s: float = inf,
     ) -> Any:
-        """Send `message` to a node and return the response message.
+        """Send `message` to a node and return the response message. Requests with the same `lane` share a connection.
 
         Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout after `timeout_ms`,
-        which also closes the link, or after `left_s`, which does not; in both cases the request may have been carried
-        out.
+        which also closes the link, or after `left_s`, the seconds that the caller can still wait, which does not close
+        it. After a time-out the request may or may not have been carried out.
         """
         response = response_class(api_key)
 
@@ -250,7 +250,9 @@ class PeerClient:
             return channel
 
     def wait_only_for(self, node_id: int, lanes: Container[str]) -> None:
-        """Fail all requests on these lanes to nodes other than `node_id`: their responses are not needed any more."""
+        """Fail the requests on these lanes to all nodes but `node_id`. Used when the controller changes: `node_id` is
+        the new one, and responses of others are not needed any more.
+        """
         for (node, lane), channel in self._channels.items():
             if node != node_id and lane in lanes:
                 channel.abandon()

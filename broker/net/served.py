@@ -63,7 +63,7 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""Lists the APIs of control planes, which only the listener between nodes serves. ApiVersions does not show them."""
+"""Lists APIs between nodes, such as Vote. Only listeners for nodes serve them, and ApiVersions does not show them."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,

@@ -95,7 +95,7 @@ class Server:
         # If clients have no listener of their own, they share that of the brokers, and their limits apply to it.
         shared = set() if names - config.node_listeners else {config.inter_broker_listener}
         self._inner = config.node_listeners - shared
-        """Holds the listeners that no client uses. The limits `max.connections` and its like do not apply there."""
+        """Names the listeners that only nodes use. Limits of clients, such as `max.connections`, do not apply there."""
         self._of_brokers: dict[Connection, None] = {}
         """Holds the connections of the listeners in `_inner`."""
         self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
@@ -226,8 +226,9 @@ class Server:
         return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Pause in the middle of a burst: send the known responses, let other tasks run, and wait while more responses
-        are parked or unsent than the settings allow. Return the time of the continuation, in s of the node's clock.
+        """Pause in the middle of a burst: send the known responses, let other tasks run, and wait while the connection
+        is `congested`. Charges the time since `busy_since` to `turns` (None: no time budget applies to the connection).
+        Return the time at which the pause ended. Times are in s of the node's clock.
         """
         self.settle()
         if turns is not None:
@@ -239,7 +240,7 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait until `Connection.release` and the connection's turn. Return the time then, in s of the node's clock."""
+        """Wait for `Connection.release`, then for the scheduler. Charges `turns` and returns as `_give_way` does."""
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -403,7 +404,7 @@ class Server:
         slot.conn.close()
 
     def _handler_failed(self, slot: PendingResponse, bug: Exception) -> None:
-        """End the connection after a bug in a handler that only reads. (An AssertionError stops the node.)"""
+        """End the connection after a bug in a handler, one of OUR_BUGS. (An AssertionError stops the node instead.)"""
         where = " > ".join(frame.f_code.co_qualname for frame, _ in walk_tb(bug.__traceback__))
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug), where=where)
         slot.conn.close()

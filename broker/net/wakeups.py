@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Wakeable(Protocol):
-    """Represents a parked request that watches something."""
+    """Represents a parked request that watches partitions, such as a Fetch that waits for new records."""
 
     def wake(self) -> None:
         """Respond if the change is enough for this request, else wait on. Do nothing if the request was answered."""

@@ -101,7 +101,10 @@ def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
 
 
 def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Iterator[tuple[bytearray, bool]]:
-    """Decompress into a buffer that is made four times larger while it is too small."""
+    """Yield longer and longer prefixes of the decompressed `data`, as (prefix, whether it is all of the data). The
+    buffer has `size` bytes at first, and four times as many after each step. `library` is the codec's module of
+    cramjam. Raises MalformedFrame for invalid data, and for more than `max_bytes`.
+    """
     import cramjam
 
     size = min(max_bytes, size)

@@ -30,8 +30,8 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
-    """Decode a message whose version is in the int16 before it. A version above the known ones is read as the highest
-    known one (KIP-915).
+    """Decode a message of the class `found` that begins with its version, an int16. A version above the known ones is
+    read as the highest known one (KIP-915).
 
     Raises only MalformedFrame.
     """

@@ -201,8 +201,8 @@ RETRIABLE = frozenset(
 
 
 LONGEST_MESSAGE = 400
-"""Limits the characters of an error message. A response may have a message for each of thousands of items, and each may
-quote a name of 32 KB, which is the limit of the protocol for a message.
+"""Limits the characters of an error message. Messages quote names, and the protocol allows names of 32 KB. A response
+may have a message for each of thousands of items.
 """
 
 

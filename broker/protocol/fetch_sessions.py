@@ -14,5 +14,5 @@ _MAX_EPOCH: Final = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after a request of `epoch`."""
+    """Return the epoch of the next request of a session after one with `epoch`. After the greatest int32 comes 1."""
     return FIRST_EPOCH if epoch == _MAX_EPOCH else epoch + 1

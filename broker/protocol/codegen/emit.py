@@ -130,7 +130,7 @@ class MessageEmitter:
         return next(v for v in sorted(self.message.structs[name].shapes) if self.shape_key(name, v) == key)
 
     def function(self, verb: str, name: str, version: int) -> str:
-        """Return the name of the function that reads or writes a structure in a version."""
+        """Return the name of the function that reads or writes (`verb`: "read" or "write") a structure in a version."""
         return f"_{verb}_{snake(name)}_{self.shape_version(name, version)}"
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
@@ -204,7 +204,9 @@ class MessageEmitter:
         out.depth -= 1
 
     def literal(self, field: FieldModel) -> str:
-        """Return the source code of a default value that objects can share. If it is a name, import the name."""
+        """Return the source code of a field's default value, which is immutable. For the zero UUID it is "ZERO_UUID",
+        and the generated module imports that name.
+        """
         text = literal(field.default)
         return self.use(text) if text == "ZERO_UUID" else text
 

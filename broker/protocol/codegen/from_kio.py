@@ -41,7 +41,9 @@ def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
 
 
 def our_name(field: dataclasses.Field[Any]) -> str:
-    """Return Kafka's name of a field: kio drops the unit if it has a type for it, and avoids the names of builtins."""
+    """Return a field's name in the generated classes: Kafka's, in snake case. kio drops the unit if the field's type
+    has one ("throttle_time" for "throttle_time_ms"), and puts an underscore behind names that Python uses.
+    """
     kind = field.metadata.get("kafka_type", "")
     return field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name.rstrip("_")
 

@@ -26,13 +26,15 @@ class EmittedMessage(Protocol):
         """Return whether the version has compact encodings and tagged fields."""
 
     def function(self, verb: str, name: str, version: int) -> str:
-        """Return the name of the function that reads or writes a structure in a version."""
+        """Return the name of the function that reads or writes (`verb`: "read" or "write") a structure in a version."""
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
         """Return the least number of bytes that the field takes or, if it is an array, one of its elements."""
 
     def literal(self, field: FieldModel) -> str:
-        """Return the source code of a default value that objects can share. If it is a name, import the name."""
+        """Return the source code of a field's default value, which is immutable. For the zero UUID it is "ZERO_UUID",
+        and the generated module imports that name.
+        """
 
     def fresh(self, field: FieldModel) -> str:
         """Return the source code of a default value. For arrays and structures the code makes a new object."""
@@ -52,7 +54,9 @@ class FunctionEmitter:
         self.absent = [field for field in struct.fields.values() if field.name not in here]
 
     def head(self, before: str, arguments: str, behind: str) -> None:
-        """Emit the `def` line of a function, split into three lines if it is long."""
+        """Emit the `def` line of a function: "def f(" (`before`), the arguments, and ") -> None:" (`behind`). A long
+        line is split into these three.
+        """
         if len(before + arguments + behind) <= WIDTH:
             self.out(before + arguments + behind)
             return
@@ -103,7 +107,7 @@ class ReaderEmitter(FunctionEmitter):
             self.guarded(wire, target, lambda: self.take(wire, target))
 
     def flush(self) -> None:
-        """Emit one unpacking for the gathered fields."""
+        """Emit one `struct` unpacking for the fields that were collected in `run`."""
         if not self.run:
             return
         code = "".join(code for _, code in self.run)
@@ -122,8 +126,8 @@ class ReaderEmitter(FunctionEmitter):
         self.run.clear()
 
     def length(self, code: str, *, text: bool = False) -> None:
-        """Emit the reading of a length into the variable `n`; -1 means null. `text` says that it is the length of a
-        string.
+        """Emit code that reads a length into the variable `n`; -1 means null. `code` is the length's `struct` code in
+        versions without compact encodings, "h" or "i". `text` says that it is the length of a string.
         """
         if not self.flexible:
             self.run.append(("n", code))
@@ -135,7 +139,8 @@ class ReaderEmitter(FunctionEmitter):
         self.out("n -= 1")
 
     def first_byte(self, name: str) -> bool:
-        """Add the first byte of a varint to the gathered fields. Return False, without adding it, if none are gathered.
+        """Add the first byte of a varint, as the variable `name`, to the fields that the next `flush` unpacks. Return
+        False, and add nothing, if there are no such fields.
         """
         if self.run:
             # Nearly all varints have one byte: so one unpacking reads it together with the fields before it.
@@ -143,8 +148,9 @@ class ReaderEmitter(FunctionEmitter):
         return bool(self.run)
 
     def varint(self, name: str, is_read: bool = False, *, text: bool = False) -> None:
-        """Emit the reading of an unsigned varint. `is_read` says that its first byte has been read. The emitted code
-        calls a function only if the varint has more bytes.
+        """Emit code that reads an unsigned varint into the variable `name`. `is_read` says that the variable already
+        holds the first byte. `text` says that it is the length of a string. The emitted code calls a function only if
+        the varint has more bytes.
         """
         if not is_read:
             self.out(f"{name} = view[at]")
@@ -153,7 +159,9 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {name}, at = {self.use('more_of_string' if text else 'more')}(view, at, {name})")
 
     def guarded(self, wire: FieldEncoding, target: str, body: Callable[[], None]) -> None:
-        """Emit the code of `body`, which reads the content, behind a test for null."""
+        """Emit a test for null, then the code of `body`, which reads a content of length `n`. For null, the emitted
+        code sets `target` (such as "o.name") to None, or raises MalformedFrame if the field is not nullable.
+        """
         out = self.out
         if wire.nullable:
             out("if n >= 0:")
@@ -174,7 +182,9 @@ class ReaderEmitter(FunctionEmitter):
         body()
 
     def take(self, wire: FieldEncoding, target: str) -> None:
-        """Emit a slice of `n` bytes out of the view."""
+        """Emit code that assigns the next `n` bytes to `target`, such as "o.name": as str, as bytes, or as a view for
+        records.
+        """
         cut = "view[at : at + n]"
         self.out(f"{target} = {self._content(wire.kind, cut)}")
         self.out("at += n")
@@ -185,8 +195,8 @@ class ReaderEmitter(FunctionEmitter):
         return f"{cut}.tobytes()" if kind == "bytes" else cut
 
     def nested(self, wire: FieldEncoding, target: str) -> None:
-        """Emit the reading of a structure. A nullable structure has a byte before it, which is negative for null
-        (KIP-893).
+        """Emit code that reads a structure and assigns it to `target`, such as "o.topic". A nullable structure has a
+        byte before it, which is negative for null (KIP-893).
         """
         self.flush()
         assert wire.struct is not None
@@ -242,7 +252,9 @@ class ReaderEmitter(FunctionEmitter):
         out("at += m")
 
     def emit_tags(self, number_is_read: bool) -> None:
-        """Emit the reading of the tagged fields that this version knows. Unknown tagged fields are skipped."""
+        """Emit code that reads the tagged fields that this version knows, and skips unknown ones. `number_is_read` says
+        that the first byte of the number of tagged fields has been read.
+        """
         out = self.out
         for wire in self.tags:
             out(f"o.{wire.name} = {self.parent.fresh(self.struct.fields[wire.name])}")
@@ -310,7 +322,9 @@ class WriterEmitter(FunctionEmitter):
         return f"{value} != {self.parent.literal(field)}"
 
     def field(self, wire: FieldEncoding, value: str) -> None:
-        """Emit the writing of one field. Fields of fixed width are gathered until a field of another kind follows."""
+        """Emit code that writes one field. `value` is the expression for its value, such as "o.name". Fields of fixed
+        width are collected in `run`, and the next `flush` writes them together.
+        """
         prefix = "compact_" if self.flexible else ""
         if wire.kind in FIXED and not wire.array:
             self.run.append((f"{self.use('uuid')}({value})" if wire.kind == "uuid" else value, FIXED[wire.kind]))
@@ -329,7 +343,7 @@ class WriterEmitter(FunctionEmitter):
             self.counted(wire, value, lambda item: self.out(f"w({item})"))
 
     def flush(self) -> None:
-        """Emit one packing for the gathered fields."""
+        """Emit one `struct` packing for the fields that were collected in `run`."""
         if self.run:
             code = "".join(code for _, code in self.run)
             self._call(f"w(_pack_{self.parent.format(code)}(", [value for value, _ in self.run])
@@ -348,7 +362,9 @@ class WriterEmitter(FunctionEmitter):
         self.out(")")
 
     def counted(self, wire: FieldEncoding, value: str, content: Callable[[str], None]) -> None:
-        """Emit the writing of a length and its content, or of null."""
+        """Emit code that writes a length and a content, or null. `value` is the expression for the content, such as
+        "o.records". `content` gets the name of a variable with that value, and emits code that writes it.
+        """
         out, name, field = self.out, f"v_{wire.name}", self.struct.fields[wire.name]
         out(f"{name} = {value}")
         # A tagged field with the default null is written only where it is not null.
@@ -368,7 +384,9 @@ class WriterEmitter(FunctionEmitter):
             out.depth -= 1
 
     def array(self, wire: FieldEncoding, value: str) -> None:
-        """Emit the writing of the number of elements and the elements."""
+        """Emit code that writes the number of elements, then the elements. `value` is the expression for the list, such
+        as "o.topics".
+        """
 
         def content(items: str) -> None:
             if wire.kind in FIXED and wire.kind != "uuid":
@@ -387,8 +405,8 @@ class WriterEmitter(FunctionEmitter):
         self.counted(wire, value, content)
 
     def nested(self, wire: FieldEncoding, value: str) -> None:
-        """Emit the writing of a structure. A nullable structure has a byte before it, which is negative for null
-        (KIP-893).
+        """Emit code that writes a structure. `value` is the expression for it, such as "o.topic". A nullable structure
+        has a byte before it, which is negative for null (KIP-893).
         """
         assert wire.struct is not None
         out = self.out
@@ -441,9 +459,10 @@ class WriterEmitter(FunctionEmitter):
         out("    w(content)")
 
     def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
-        """Return an expression that is true if a tagged field must be written. It is that of `differs`, except that a
-        structure without arrays and nested structures is compared field by field, and that None counts as different
-        from [].
+        """Return an expression that is true if a tagged field must be written: usually the one of `differs`.
+
+        There are two exceptions. If the default is [] and the field is nullable, None must be written, too. A structure
+        whose fields all have immutable defaults is compared field by field.
         """
         value = f"o.{wire.name}"
         if wire.nullable and field.default == ():

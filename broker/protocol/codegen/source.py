@@ -40,7 +40,7 @@ def hint(field: FieldModel) -> str:
 
 
 def literal(value: object) -> str:
-    """Return the source code of a default value that all objects can share."""
+    """Return the source code of a default value that is immutable, so that all instances of a class can share it."""
     if value == ZERO_UUID:
         return "ZERO_UUID"
     return '""' if value == "" else 'b""' if value == b"" else repr(value)

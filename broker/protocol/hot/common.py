@@ -81,9 +81,9 @@ def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int, int]:
-    """Return the number of elements of a compact array that is not null, and the position after that number. `n` is the
-    first byte of the number, which is before `at`; `smallest` is the least size of an element. Raises MalformedFrame if
-    the frame is too short for that number of elements.
+    """Return the number of elements of a compact array, and the position after that number. `n` is the number's first
+    byte, which the caller has read from `at` - 1. `smallest` is the least size of an element in bytes. Raises
+    MalformedFrame if the array is null, or the frame is too short for so many elements.
     """
     if n > 127:
         n, at = more(view, at, n)

@@ -112,8 +112,9 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
 def _fetch_tags(
     view: memoryview, at: int, count: int, version: int, replica_id: int
 ) -> tuple[int, int, str | None, int]:
-    """Return replica id (`replica_id` if the tagged fields have none), replica epoch, cluster id, and the position
-    after the tagged fields.
+    """Read the tagged fields at the end of a request. Return replica id, replica epoch, cluster id, and the position
+    after the fields. `count` is the first byte of the number of fields; `replica_id` is returned if the fields have
+    none.
     """
     cluster_id, replica_epoch = None, -1
     if count > 127:
@@ -167,8 +168,9 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
 
 
 def _asked_tags(view: memoryview, at: int, count: int) -> tuple[int, int]:
-    """Return the high watermark in a partition's tagged fields, and the position after them. The directory id (tag 0)
-    is skipped, because a broker has one log directory.
+    """Read the tagged fields of a requested partition. Return its high watermark, or `NO_HIGH_WATERMARK`, and the
+    position after the fields. `count` is the first byte of the number of fields. The directory id (tag 0) is skipped,
+    because a broker has one log directory.
     """
     if count > 127:
         count, at = more(view, at, count)

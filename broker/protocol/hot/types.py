@@ -1,4 +1,6 @@
-"""Defines Produce and Fetch messages as the broker uses them: tuples, in which the bytes on the wire name a topic."""
+"""Defines the tuples in which the broker holds Produce and Fetch messages. They name a topic by its bytes from the
+wire: a UTF-8 name or a 16-byte id.
+"""
 
 from __future__ import annotations
 
