@@ -179,7 +179,9 @@ class ExistingTopicNames:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._unified: dict[str, str] | None = None
-        """Maps the names with underscores for dots to the names; computed when first needed."""
+        """Maps each existing name, with underscores in place of its dots, to the name itself: {"a_b": "a.b"}. It is
+        computed when first needed.
+        """
 
     def check(self, name: str) -> None:
         """Raise Refusal for a name that is invalid, exists, or collides with an existing one ("a.b" with "a_b")."""
@@ -286,7 +288,9 @@ def new_topic_id(command: Command) -> bytes:
 def create_partitions(
     command: Command, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
-    """Add partitions to topics, each topic decided for itself. If the request has too many, no topic gets any."""
+    """Add partitions to topics; each topic is decided for itself. If the request would add more than
+    MAX_PARTITIONS_PER_REQUEST partitions in total, no topic gets any.
+    """
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
     limit = ReplicaCountLimit(command.image, command.settings.config)
@@ -366,7 +370,8 @@ def delete_topics(
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
     """Delete topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself.
 
-    As with Kafka, a topic that is named twice is refused in one row, also if once by name and once by id (KIP-516).
+    A topic that the request names twice is refused, even if it is named once by name and once by id. As with Kafka, the
+    response then has one result for it (KIP-516).
     """
     asked = Counter[tuple[str | None, bytes]]((name, ZERO_UUID) for name in request.topic_names)
     asked.update((topic.name, topic.topic_id) for topic in request.topics)

@@ -24,7 +24,9 @@ MOST_STATES: Final = 500
 MOST_NESTED: Final = 50
 MOST_REPEATS: Final = 100
 MOST_STEPS_KEPT: Final = 2000
-"""Limits the cached transitions of one matcher. A cached transition is looked up instead of computed again."""
+"""Limits the cached transitions of one matcher. A transition leads from a set of states, by a character, to the next
+set of states. If it is cached, it is not computed again.
+"""
 MOST_CHARS_KEPT: Final = 300
 
 Ranges = tuple[tuple[str, str], ...]
@@ -175,9 +177,10 @@ class ResumableNameSearch:
         return self._matching.spent
 
     def advance(self, steps: int) -> bool:
-        """Match more names, at least one, until `steps` steps are spent. Return whether all names are done. A step is a
-        character, or a state of the expression at a character without a cached transition. One name takes at most its
-        length times the number of states.
+        """Match more names, at least one, until `steps` steps are spent. Return whether all names are done.
+
+        Each character of a name is a step. If the transition for a character is not cached, each state that has to be
+        looked at is a step as well. One name takes at most its length times the number of states.
         """
         assert steps >= 0
         matching, names = self._matching, self._names
@@ -310,7 +313,9 @@ class RegexPattern:
         self._link(one, other)
 
     def _again(self, begins: int) -> tuple[int, int]:
-        """Parse one more copy of the piece that begins at position `begins`."""
+        """Parse a repeated piece once more: the piece that begins at position `begins`, such as the "[a-z]" of
+        "[a-z]{3}". Return the first and the last state of the new copy.
+        """
         assert begins < self._at
         # The states of a piece lead to the states after it, so each copy needs its own. MOST_STATES limits {100}.
         self._at = begins

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import LeaveGroup
 
 STATIC_WAIT_MS = 1000
-"""Gives the shortest pause between checks of static members that have not joined: their time-out may be 0."""
+"""Gives the shortest wait for static members that have not joined yet: their rebalance time-out may be 0 ms."""
 
 
 class ClassicGroup(ClassicGroupRules):
@@ -118,7 +118,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
-        """Start the member's session time-out. It does not run while the coordinator owes the member a response."""
+        """Set the deadline for a member's next request. While it waits for a response it has none, unless it is new."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
         elif member.joining is not None or member.syncing is not None:
@@ -382,7 +382,7 @@ class ClassicGroup(ClassicGroupRules):
 
     def _remove_largest_members(self) -> None:
         """Remove the members that take most of a generation's record, because the record is too large for the log.
-        Kafka answers UNKNOWN_SERVER_ERROR instead, which ends its consumers, again in each generation.
+        Kafka answers UNKNOWN_SERVER_ERROR instead: its consumers fail, and so do those of the next generation.
         """
         newest_first = reversed([(member.recorded(self.protocol), member) for member in self.members.values()])
         largest_first = sorted(newest_first, key=lambda each: each[0], reverse=True)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 OF_PLACE = 100
-"""Gives the bytes of a heap entry, not counting the group id."""
+"""Gives the bytes of a group's place in the heap, which is one entry, not counting the group id."""
 OVERTAKEN_MAX = 100_000
 """Limits the bytes of outdated heap entries. They are removed once they take more than this and more than the other
 entries.
@@ -32,12 +32,12 @@ class GroupDeadlines:
         set, or the group has none.
         """
         self._known: dict[str, int] = {}
-        """Maps each group with a deadline to a time that is not after its deadline."""
+        """Maps each group with a deadline to the time of its heap entry: its deadline, or an earlier time."""
         self._taken, self._needed = 0, 0
         """Count the bytes of all heap entries, and of those that are not outdated (also in `_known`)."""
 
     def of(self, group_id: str) -> int | None:
-        """Return a time that is not after the group's deadline, or None if it has no deadline."""
+        """Return the time at which to check the group: its deadline, or earlier. None if it has no deadline."""
         return self._known.get(group_id)
 
     def put(self, group_id: str, at_ms: int | None) -> None:

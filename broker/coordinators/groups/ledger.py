@@ -49,7 +49,9 @@ class ReplayedGroupState:
         self._last: dict[str, int] = {}
         """Maps a group id to the offset of its last record or marker."""
         self._forgotten = NOTHING_WRITTEN
-        """Holds the offset of the last record of the groups that were removed."""
+        """Holds the offset of the newest record or marker that removed a group: one offset for all removed groups. A
+        response about a group that does not exist waits until the record at this offset is committed.
+        """
 
     def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Apply the record at offset `at`. `producer_id` is the producer id of its transaction, or -1."""
@@ -178,8 +180,9 @@ class ReplayedGroupState:
         places: Iterable[TopicPartition],
         is_orphan: Callable[[TopicPartition, OffsetAndMetadata], bool],
     ) -> list[TopicPartition]:
-        """Return the partitions all of whose offsets belong to deleted topics. A partition is kept while a transaction
-        may commit an offset for a new topic of the same name, because a tombstone removes pending offsets, too.
+        """Return the partitions among `places` whose offsets all belong to deleted topics. A partition without offsets
+        is left out. So is a partition for which a transaction may commit an offset of a new topic with the same name,
+        because the partition's tombstone would remove that pending offset, too.
         """
         pending = [groups[group_id] for groups in self.pending.values() if group_id in groups]
         kept = [self.offsets.get(group_id, {}), *pending]

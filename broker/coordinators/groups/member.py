@@ -6,7 +6,9 @@ from squall.broker.coordinators.groups.memory_budget import size_of
 from squall.broker.coordinators.groups.values import NO_MEMBER, JoinGroup, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
-"""Gives the bytes of a member in a record, not counting its strings."""
+"""Gives the approximate bytes of one member in a GroupMetadataRecord, not counting its strings, metadata and
+assignment.
+"""
 NEW_MEMBER_MS = 300_000
 """Gives the time in ms after which a new member that waits for its first generation is removed: it has no member id to
 send heartbeats with, and may have joined again under another id.
@@ -90,7 +92,7 @@ class ClassicGroupMember:
         return size_of(self.protocols, self.member_id, self.client_id, self.instance_id)
 
     def memory_bytes(self) -> int:
-        """Return the bytes of the data that the member and its group leader have sent."""
+        """Return the memory, in bytes, for the data that the member has sent, and for its assignment."""
         return self.own_bytes() + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:

@@ -1,7 +1,7 @@
 """Limits the memory for data that members of classic groups send: names, protocols and assignments.
 
-Records in the log cost disk before they cost memory. The data of a joining member costs only the coordinator's memory,
-as long as the session lasts. Kafka's coordinators have no limit for it.
+A joining member's data is not in the log: it takes only the coordinator's memory, until the member's session ends. So
+clients could fill the memory without filling a disk first. Kafka's coordinators have no limit for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
-"""Give the bytes of a group or member, and of each of its protocols, not counting their strings."""
+"""Give estimates in bytes. OF_EACH is the memory of a group, a member or an unused member id; OF_PROTOCOL is the memory
+of one protocol of a member. Names and metadata are counted separately.
+"""
 OF_CHARACTER = 4
 """Gives the largest number of bytes that Python needs for a character."""
 AGAIN_AFTER_MS = 1000
@@ -26,8 +28,9 @@ class MemoryAccount(Protocol):
 class MemoryBudget:
     """Limits the memory of all groups of a coordinator.
 
-    Admitted sizes are added up, and members that leave are not subtracted. So once the sum exceeds the limit, the
-    memory that is really in use is counted instead. While that reaches the limit, it is counted at most once a second.
+    Admitted sizes are added up, and members that leave are not subtracted. So if the sum would exceed the limit, the
+    memory of the present groups is counted, and replaces the sum. If the new size does not fit even then, it is
+    refused, and the memory is not counted again for a second.
     """
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")

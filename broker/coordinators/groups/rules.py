@@ -39,8 +39,10 @@ LEGAL = frozenset(
         (GroupState.STABLE, GroupState.PREPARING),
     }
 )
-"""Lists the changes of a classic group's state, (from, to), that set the time `since_ms`. Two changes do not: a group
-becomes Stable once its assignments are committed, with the time in their record, and Dead when it is unloaded.
+"""Lists the transitions of a classic group's state, (from, to), at which `since_ms` is set to the current time.
+
+Two transitions are not in it. A group becomes Stable once the record of its assignments is committed, and keeps the
+time of that record. A group becomes Dead when it is unloaded.
 """
 
 
@@ -117,14 +119,14 @@ class ClassicGroupRules:
         return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 
     def memory_bytes(self) -> int:
-        """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
+        """Return the memory, in bytes, for the group's name, its members' data, and the unused ids in `pending`."""
         of_members = sum(member.memory_bytes() for member in self.members.values())
         return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------- who is who
 
     def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error of a request with these ids, as the function `refusal` does."""
+        """Return the error of a request with these ids: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or NONE for a member."""
         return refusal(self.static, self.members, member_id, instance_id)
 
     def is_current(self, generation: int) -> bool:
@@ -158,7 +160,7 @@ class ClassicGroupRules:
         return max(common, key=lambda name: votes[name])
 
     def has_room(self, member_id: str, most: int) -> bool:
-        """Return whether the member may join; a member of the group always may."""
+        """Return whether the member may join a group of at most `most` members; a member of the group always may."""
         if member_id in self.members:
             return True
         joined = [m for m in self.members.values() if m.joining is not None]
@@ -171,8 +173,8 @@ class ClassicGroupRules:
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     def needs_no_rebalance(self) -> bool:
-        """Return whether a returning static member needs no rebalance, because no assignment depends on what it changed
-        (KIP-345, KIP-814).
+        """Return whether a static member that returns needs no rebalance: the group is Stable, and with the member's
+        new protocols it elects the same protocol as before (KIP-345, KIP-814).
         """
         return self.state == GroupState.STABLE and self.elected_protocol() == self.protocol
 

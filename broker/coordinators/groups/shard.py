@@ -143,7 +143,7 @@ class GroupCoordinatorShard:
         return self._deadlines.next_ms(self._deadline_of)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """Return a time, not after the group's deadline, at which `tick` has to check it; None if there is none."""
+        """Return when `tick` has to check the group: at its deadline, or earlier. None if it has no deadline."""
         return self._deadlines.of(group_id)
 
     def _deadline_of(self, group_id: str) -> int | None:
@@ -152,7 +152,7 @@ class GroupCoordinatorShard:
         return min((at for at in both if at is not None), default=None)
 
     def _watch(self, group_id: str) -> None:
-        """Update the group's deadline, which may have changed."""
+        """Update the group's deadline in `_deadlines`, because it may have changed."""
         self._deadlines.put(group_id, self._deadline_of(group_id))
 
     def tick(self, now: ClockReading) -> list[Effect]:
@@ -229,7 +229,7 @@ class GroupCoordinatorShard:
         return []
 
     def _has_room(self, group: ClassicGroup | None, request: JoinGroup, now: ClockReading) -> bool:
-        """Return whether the memory budget admits the member, as always if the member sends no more than before."""
+        """Return whether the member's data fits into the memory budget. Data no larger than before always fits."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
         size = size_of(request.protocols, member_id, request.client_id, request.instance_id)
@@ -429,7 +429,7 @@ class GroupCoordinatorShard:
     # ---------------------------------------------------------------------------------------------------------- expiry
 
     def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[ExpireOffsets | None]:
-        """Yield, for some offsets of a group at a time, a request to expire them, or None if nothing has to expire."""
+        """Yield an ExpireOffsets for each EXPIRED_AT_ONCE offsets of a group, or None if none of them expires."""
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
             for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):  # also once for a group without offsets
@@ -448,7 +448,7 @@ class GroupCoordinatorShard:
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-        """Return tombstones of offsets whose topic was deleted, or else of expired ones that no client needs."""
+        """Return tombstones of offsets of deleted topics; if there are none, those of expired, unused offsets."""
         group_id, ledger = request.group_id, self.ledger
         # As Kafka's OffsetMetadataManager.onTopicsDeleted: at once, and whether or not a live group reads the topic.
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)

@@ -25,7 +25,7 @@ NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 NO_PRODUCER: Final = -1
 NOTHING_WRITTEN: Final = -1
-"""Replaces an offset of the coordinator's log if a response depends on no record."""
+"""Is used in place of a log offset if there is no record. A response with this offset is sent at once."""
 
 TopicPartition = tuple[str, int]
 Token = Any
@@ -93,7 +93,9 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Holds a classic group's latest generation that has its assignments, or that has no members."""
+    """Holds a classic group as its latest record describes it. The record is written when a generation has its
+    assignments, or when the last member has left.
+    """
 
     protocol_type: str
     generation: int
@@ -112,7 +114,9 @@ class GroupMetadataRecord(NamedTuple):
 
 
 class OffsetCommitRecord(NamedTuple):
-    """Is the log record of an offset that a group has committed. None removes the offset."""
+    """Is the log record of an offset that a group has committed. In a tombstone, which removes the offset, `committed`
+    is None.
+    """
 
     group_id: str
     partition: TopicPartition
@@ -146,7 +150,8 @@ class JoinGroup:
     that gives up and retries would leave a member behind each time.
     """
     may_skip: bool = False
-    """Says whether the client knows that the leader may not have to assign partitions (KIP-814)."""
+    """Says whether the client's version of JoinGroup has SkipAssignment in its response (`JoinResult.skip`, KIP-814).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ class CommitOffsets:
     instance_id: str | None
     offsets: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     version: int = 2**15 - 1
-    """Is the version of the request."""
+    """Is the version of the OffsetCommit request. The default, the largest int16, is above all versions that exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +412,9 @@ class GroupCoordinatorSettings:
     consumer_migration: str = "bidirectional"
     """Names the directions in which a group with members may change its protocol."""
     max_held: int = 64 << 20
-    """Limits the bytes of data that members of classic groups have sent."""
+    """Limits the memory, in bytes, for data that members of classic groups have sent to a shard. It is not used if
+    several shards share a `MemoryBudget`.
+    """
     most_bytes: Callable[[], int] = lambda: 1 << 20
     """Returns the size in bytes of the largest batch that the log accepts."""
     own_session_ms: Callable[[str], int | None] = lambda group_id: None

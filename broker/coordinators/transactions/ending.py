@@ -53,7 +53,9 @@ _DECIDED: Final = {
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """Decide an EndTxn request."""
+    """Return the response to an EndTxn, and the records to append before it. `found` is the state of the transactional
+    id. `fresh_id` is an unused producer id, which is needed if the epochs are used up, or -1 if there is none.
+    """
     assert found.transactional_id == request.transactional_id
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
@@ -96,7 +98,9 @@ def _v2(
 def _prepared(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """Return the decision to commit or abort. Once its record is committed, the outcome of the transaction is final."""
+    """Return the decision to commit or abort. Once its record is committed, the outcome of the transaction is final. If
+    the epochs are used up, the next transaction gets the producer id `fresh_id`.
+    """
     assert found.state == TxnState.ONGOING or found.state in AT_REST
     v2 = request.client_version >= V2
     next_id = NO_PRODUCER_ID

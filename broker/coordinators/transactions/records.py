@@ -26,7 +26,7 @@ _STATES = frozenset(TxnState)
 
 def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
     """Return the key and the value of a record. The cluster's `transaction.version` selects the version of the value:
-    version 0 holds neither changing producer ids nor the client's transaction version.
+    version 0 lacks the previous and next producer ids and the client's transaction version.
     """
     key = encode_key(TransactionLogKey(transactional_id=written.transactional_id))
     transaction = written.transaction
@@ -91,11 +91,12 @@ def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
 
 
 def _last_epoch(wire: TransactionLogValue) -> int:
-    """Return the epoch before the last bump as far as a record implies it. With transaction version 2, the end of a
-    transaction (requested or by a fence) raised the epoch by one, or moved to the next producer id if the epochs were
-    used up (KIP-890 part 2).
+    """Return the epoch that the producer had before its last bump, or NO_EPOCH if the record does not show it.
 
-    For a bump by InitProducerId, Kafka's records do not say whether the producer claimed the epoch before.
+    Only the end of a transaction with transaction version 2 shows it (KIP-890 part 2). That end, requested or by a
+    fence, has raised the epoch by one, or has moved to the next producer id if the epochs were used up. A bump by
+    InitProducerId does not show it: the new producer of a restarted client and the old producer that asks for a higher
+    epoch leave the same record.
     """
     ended = (*PREPARED, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
     if wire.client_transaction_version < V2 or wire.transaction_status not in ended:

@@ -71,8 +71,9 @@ class TransactionRules:
     # --------------------------------------------------------------------------------------------------------- fencing
 
     def is_known_producer(self, transaction: TransactionMetadata, request: InitProducer) -> bool:
-        """Return whether a producer that claims an earlier id and epoch may continue: its id is the current id, or the
-        previous id with an exhausted epoch if the response with the new id got lost (KIP-360).
+        """Return whether a producer that asks for a higher epoch is the producer of this transactional id (KIP-360). It
+        is if it sends the current producer id. It also is if it sends the previous producer id with its last usable
+        epoch, because the response with the current id may have got lost.
         """
         assert request.producer_id >= 0
         if request.producer_id == transaction.producer_id:
@@ -84,8 +85,8 @@ class TransactionRules:
         return epoch != transaction.epoch
 
     def is_retry_of_overflow(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done, whose lost response had a
-        new producer id.
+        """Return whether an EndTxn of transaction version 2 repeats an EndTxn after which the producer id was replaced,
+        because its epochs were used up. The client does not know the new id if the first response got lost.
         """
         # An id changes only at its last usable epoch, and the next id starts at 0.
         used_up = request.epoch == MAX_EPOCH - 1 and transaction.epoch == 0
@@ -99,8 +100,8 @@ class TransactionRules:
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether the epoch of an EndTxn (transaction version 2) is valid in this state, in which no markers are
-        missing; otherwise the request is fenced.
+        """Return whether the epoch of an EndTxn (transaction version 2) is valid in the transaction's state; otherwise
+        the request is fenced. The rule is not for a transaction whose markers are still being written.
 
         Only a fence ends a transaction in the last epoch. If its producer's abort counted as a retry, the response
         would give this epoch to a client, whose next transaction could be neither ended nor fenced (KAFKA-20090).
@@ -147,12 +148,12 @@ class TransactionRules:
         return 0 < timeout_ms <= self.settings.max_timeout_ms
 
     def bumped(self, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
-        """Return (epoch, last epoch) after an InitProducerId without an open transaction, or None if the producer is
-        fenced.
+        """Return the epoch after an InitProducerId without an open transaction, and the epoch before it, which a retry
+        may send again (NO_EPOCH if none may). Return None if the producer is fenced.
 
-        Without a claimed epoch the epoch rises, which fences the previous producer. With a claim it rises if the
-        claimed epoch is current. A claim of the epoch before the last bump is a retry of that bump, and gets the
-        current epoch (KIP-360).
+        A request without an epoch is that of a new producer: the epoch rises, which fences the previous producer. A
+        request with the current epoch raises it as well. A request with the epoch before the last bump is a retry of
+        that bump, and gets the current epoch (KIP-360).
         """
         assert (request.producer_id < 0) == (request.epoch < 0)
         if request.producer_id < 0:

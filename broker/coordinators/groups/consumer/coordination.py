@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 MOST_CHARACTERS_MATCHED: Final = 100_000
 """Limits the characters of topic names in a heartbeat's RegularExpressionRecords: one batch of a MiB holds them."""
 MOST_CHARACTERS_OF_KEYS: Final = 100_000
-"""Limits the characters of group ids and expressions in these records. The first record is always written."""
+"""Limits the characters in the keys of a heartbeat's RegularExpressionRecords. The first record is always written."""
 MOST_OF_MATCHED: Final = 3, 4
-"""Gives the share (3/4) of the largest batch for one expression's topics. With more, it keeps its old topics."""
+"""Limits an expression's topic names to 3/4 of the largest batch. If it matches more, it keeps its old topics."""
 OF_REMOVALS: Final = 8
 """Limits the tombstones of members removed at once to this fraction (1/8) of the largest batch."""
 
@@ -247,7 +247,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
     ) -> None:
         """Record a member's subscription. Raise the group epoch if the subscription or the cluster's topics change what
-        members may read. `classic` is set for a classic member, which may rejoin under the instance id that it has.
+        members may read. `classic` is set for a classic member; if it rejoins with its own instance id, it takes
+        nothing over.
         """
         member_id = beat.member_id
         stays = classic is not None and draft.group.static.get(beat.instance_id or "") == member_id
@@ -450,7 +451,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [holder] if holder != beat.member_id else []
 
     def _leaves_only_classic_members(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
-        """Return whether the group becomes a classic group once the replaced member has left."""
+        """Return whether the group can become a classic group without the member that `beat` replaces (`_replaced`)."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in tombstones_of_member(group.group_id, member_id):
@@ -458,8 +459,9 @@ class ConsumerCoordination(ConsumerGroupRules):
         return self._downgrade_fits(group, left, gone)
 
     def _downgrade_fits(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
-        """Return whether one batch can hold the records that turn `after` into a classic group. If not, the group stays
-        a consumer group, because otherwise the leaving member could never be removed.
+        """Return whether one batch can hold the tombstones of the members `gone`, and the records that turn the rest of
+        the group into a classic group. `before` is the group with these members, `after` the group without them. If the
+        batch is too large, the group stays a consumer group, because otherwise the members could never be removed.
         """
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()
@@ -470,7 +472,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         sessions.expect_request(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 
     def has_synced(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
-        """Extend the session of a classic member that has fetched its assignment, and clear its rebalance time-out."""
+        """Handle the SyncGroup of a classic member: extend its session, and clear the deadline for this request."""
         self.extend_session(group, member_id, now).clear_expected_request(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing

@@ -22,19 +22,20 @@ MOST_KEPT: Final = 100
 """Limits the compiled expressions that are cached."""
 MOST_FOUND: Final = 10_000
 MOST_NAMES_FOUND: Final = 1_000_000
-"""Limits the topics that are cached, at 8 bytes each; MOST_FOUND limits the expressions. A group looks up all of its
-expressions in each heartbeat, so uncached expressions are matched again and again.
+"""Limits the topic names in all cached results together: 8 bytes for each name. MOST_FOUND limits the number of
+results. Both are large, because a group looks up all of its expressions in each heartbeat, and an expression that is
+not cached is matched again each time.
 """
 MAX_PENDING: Final = 100
 """Limits the expressions that are being matched in pieces. Further expressions are tried again at a later heartbeat."""
 STEPS_AT_ONCE: Final = 60_000
-"""Limits the steps (characters and automaton states) within a heartbeat: at most some 20 ms, and enough for 2,500 names
-of 20 characters.
+"""Limits the steps of all matches within a heartbeat. A step processes one character or one automaton state. The limit
+takes at most some 20 ms, and is enough for 2,500 names of 20 characters.
 """
 STEPS_TO_COMPILE: Final = 3_000
 """Gives the cost of compiling an expression in steps, some 1 ms."""
 STEPS_IN_A_TURN: Final = 20_000
-"""Limits the steps of one piece of a pending match, some 2 to 7 ms."""
+"""Limits the steps by which one call of `advance` continues a pending match: some 2 to 7 ms."""
 
 
 class TopicNameSnapshot(NamedTuple):
@@ -57,7 +58,7 @@ class PendingRegexMatch(NamedTuple):
     search: ResumableNameSearch
     names: TopicNameSnapshot
     kept: list[str]
-    """Holds the topics that an earlier match found and that still exist."""
+    """Holds the topics that the previous match found and that still exist. `search` looks only at newer topics."""
 
 
 class RegexMatchCache:
@@ -114,7 +115,9 @@ class RegexMatchCache:
         return known.topics if known is not None and known.names is names else None
 
     def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
-        """Match an expression that is not cached. Return its topics (None if pending) and the cost in steps."""
+        """Match an expression that is not cached, in about `steps` steps at most. Return its topics (None if the match
+        is pending) and the steps that it took.
+        """
         assert self._known(regex) is None
         # `advance` continues it between other requests, so a heartbeat spends no steps on it.
         if regex in self.waiting:

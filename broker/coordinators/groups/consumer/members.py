@@ -109,7 +109,9 @@ class SubscriptionRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """Is the log record of the group epoch for which the target assignments were computed. None removes the group."""
+    """Is the log record of the group epoch for which the target assignments were computed. In a tombstone, which is
+    written when the group is removed, `epoch` is None.
+    """
 
     group_id: str
     epoch: int | None
@@ -118,7 +120,9 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """Is the log record of the partitions of a member's target assignment. None removes the member."""
+    """Is the log record of the partitions of a member's target assignment. In a tombstone `places` is None: the member
+    has left.
+    """
 
     group_id: str
     member_id: str
@@ -126,7 +130,9 @@ class TargetAssignmentRecord(NamedTuple):
 
 
 class CurrentAssignmentRecord(NamedTuple):
-    """Is the log record of a member's current assignment. None means that the member has left and owns nothing."""
+    """Is the log record of a member's current assignment. In a tombstone `current` is None: the member has left and
+    owns nothing.
+    """
 
     group_id: str
     member_id: str
@@ -134,7 +140,8 @@ class CurrentAssignmentRecord(NamedTuple):
 
 
 class RegularExpressionRecord(NamedTuple):
-    """Is the log record of the topics that a regular expression matches. None means that no member uses the expression.
+    """Is the log record of the topics that a regular expression matches. In a tombstone `resolved` is None: no member
+    uses the expression any more.
     """
 
     group_id: str

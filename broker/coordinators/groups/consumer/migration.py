@@ -106,7 +106,9 @@ def has_only_classic_members(group: ConsumerGroup) -> bool:
 
 
 def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
-    """Return the protocols that all classic members can embed, in the first member's order."""
+    """Return the names of the protocols that all classic members of the group support, such as ("range", "roundrobin"),
+    in the first member's order.
+    """
     said = [[name for name, _ in one.classic.protocols] for one in group.members.values() if one.classic is not None]
     return tuple(name for name in said[0] if all(name in each for each in said)) if said else ()
 

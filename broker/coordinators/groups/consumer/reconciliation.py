@@ -4,12 +4,12 @@ other members have released (KIP-848).
 | state | event | next |
 |---|---|---|
 | Stable | no newer target | stays |
-| Stable, Unreleased | a newer target | Unrevoked in its epoch, if it has to revoke; else the target's epoch |
-| Unrevoked | still owns some of them | stays, revokes topics that it no longer subscribes to (KAFKA-19431) |
-| Unrevoked | owns none of them | as from Stable; in its epoch if it has more to revoke (KAFKA-19974) |
+| Stable, Unreleased | a newer target | Unrevoked with its old epoch, if it has to revoke; else the target's epoch |
+| Unrevoked | still owns a partition to revoke | stays; also revokes topics that it no longer reads (KAFKA-19431) |
+| Unrevoked | has revoked all of them | the target's epoch; if it has more to revoke, its old epoch (KAFKA-19974) |
 
-A member in the target's epoch gets the partitions of its target that no other member owns: it is Stable if these are
-all, else Unreleased.
+A member in the target's epoch gets the partitions of its target that no other member owns. It is Stable once it has its
+whole target, else Unreleased.
 """
 
 from __future__ import annotations
@@ -56,12 +56,15 @@ class Reconciliation:
         return after
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
-        """Return whether the member has not yet confirmed that it revoked these partitions."""
+        """Return whether the member has not yet confirmed that it revoked the partitions `revoking`. Each is mapped to
+        the member epoch at which it was assigned.
+        """
         return self._owned is None or any(place in revoking for place in self._owned)
 
     def must_revoke(self, given_up: Mapping[Place, int]) -> bool:
-        """Return whether the coordinator has to wait for the member to revoke these partitions. A joining member
-        reports that it owns none.
+        """Return whether the coordinator has to wait until the member has revoked the partitions `given_up`. Each is
+        mapped to the member epoch at which it was assigned. There is no wait for a joining member, because its
+        heartbeat says that it owns no partitions.
         """
         return bool(given_up) and self.still_owns(given_up)
 

@@ -81,8 +81,8 @@ class ConsumerGroupRules:
         return ErrorCode.NONE if beat.epoch < 0 else self.refusal_of_epoch(group, beat)
 
     def refusal_of_instance(self, group: ConsumerGroup, current: str | None, member_id: str) -> ErrorCode:
-        """Return the error of a join with an instance id that another member still has; NONE if that member has left
-        for now or its session has ended.
+        """Return the error of a join with an instance id that the member `current` has: UNRELEASED_INSTANCE_ID. NONE if
+        that member has left with LEAVES_FOR_NOW, or if `current` is None, because no member has the id.
         """
         assert current is None or current in group.members
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
@@ -105,7 +105,7 @@ class ConsumerGroupRules:
         return ErrorCode.FENCED_MEMBER_EPOCH
 
     def has_room(self, group: ConsumerGroup, member_id: str, most: int) -> bool:
-        """Return whether the member may join; a member of the group always may."""
+        """Return whether the member may join a group of at most `most` members; a member of the group always may."""
         return member_id in group.members or len(group.members) < most
 
     # --------------------------------------------------------------------------------------------------------- offsets
@@ -173,7 +173,9 @@ class ConsumerGroupRules:
         return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
     def is_answer_full(self, beat: ConsumerHeartbeat, before: tuple[Place, ...], after: tuple[Place, ...]) -> bool:
-        """Return whether the response contains the member's assignment, because the member may not know it."""
+        """Return whether the response contains the member's partitions, because the member may not know them: it joins,
+        its heartbeat has all fields, or the heartbeat has changed its partitions from `before` to `after`.
+        """
         return beat.epoch == JOINS or beat.is_full or before != after
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 OF_A_BATCH: Final = 200
-"""Bounds the bytes of a batch's header, with the records that a group has only once."""
+"""Bounds the bytes of a batch's header, and of the three records that a downgrade writes once for the group: tombstones
+of its group epoch and target epoch, and its GroupMetadataRecord. Group ids and members are not counted.
+"""
 OF_A_RECORD: Final = 50
 """Bounds the bytes of a record, not counting its strings."""
 OF_A_MEMBER: Final = 40
