@@ -40,7 +40,8 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TaskStepMeter | None) 
 
 
 async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[None]) -> None:
-    """Write the longest task step since the last report to the node's trace whenever SIGUSR1 arrives (`TaskStepMeter`).
+    """Write a report of the longest task step to the node's trace (its file of events) whenever SIGUSR1 arrives. A task
+    step is the work of one task between two checkpoints of trio (`TaskStepMeter`).
     """
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         task_status.started()

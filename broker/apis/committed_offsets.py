@@ -61,7 +61,9 @@ LONGEST_MS = 2**63 - 1
 
 
 class CommittedOffsetApis:
-    """Handles requests about committed offsets. A handler never waits before its request has taken effect."""
+    """Handles OffsetCommit, OffsetFetch and OffsetDelete. Each request takes effect before the next request of its
+    connection; its response may come later.
+    """
 
     def __init__(
         self,
@@ -118,8 +120,11 @@ class CommittedOffsetApis:
     def plan(
         self, topics: Sequence[Any], expires_ms: int, *, by_id: bool
     ) -> tuple[list[tuple[Any, list[tuple[int, ErrorCode]]]], tuple[tuple[TopicPartition, OffsetAndMetadata], ...]]:
-        """Split the partitions of a request. Return each topic with an error per partition (NONE if the group must
-        decide), and the offsets that are left for the group to commit.
+        """Separate the valid partitions of an OffsetCommit or TxnOffsetCommit from the invalid ones. Return (plan,
+        offsets). `plan` holds each topic of the request with (index, error) of its partitions; NONE means that the
+        group decides. `offsets` are those of the partitions without error, for the group to commit.
+
+        The offsets expire at `expires_ms` (wall clock). `by_id` is true if the request names topics by id.
         """
         wall_ms = self._env.wall_ms()
         offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
@@ -187,16 +192,18 @@ class CommittedOffsetApis:
     def _respond_to_fetch(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> Any:
-        """Return the response, or a `DeferredResponse` if the response is large or must wait. `making` builds the
-        response from the groups' answers.
+        """Ask the coordinator for the committed offsets of the groups in `asked`, and return the response. Return a
+        `DeferredResponse` instead if the response is large or must wait for the coordinator. `making` builds the
+        response from the coordinator's answers, one per group.
         """
         if sum(map(self._weight_of, asked)) > FEW:
             return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)
         return self._ask(asked, lambda answers: run_to_end(making(answers)), has_large_answers=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
-        """Return the size of the response, in entries, if it were built now. A committed offset counts as one entry,
-        and so does each run of `CHARACTERS_OF_ONE` characters of metadata. The metadata of many offsets is not counted.
+        """Return the size, in entries, that one group's part of the response would have now. A committed offset is one
+        entry, and `CHARACTERS_OF_ONE` characters of metadata are one more. Metadata is ignored if there are more than
+        FEW offsets, because the response is then large anyway.
         """
         known = self._coordinator.committed_offsets(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions
@@ -207,8 +214,9 @@ class CommittedOffsetApis:
     async def _offset_fetch_in_pieces(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
-        """Build a large response in pieces: one small request may ask for the offsets that a hundred clients have
-        committed.
+        """Build a large response in pieces, because one small request may ask for the offsets that a hundred clients
+        have committed. Return it encoded, or not encoded if every group has an error, or [] if the connection has
+        ended.
         """
         # Wait outside of the lane until the coordinator may answer: such waits take no memory. In the lane, a request
         # whose log does not commit would keep all later requests waiting.

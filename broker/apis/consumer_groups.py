@@ -48,7 +48,9 @@ REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
 
 
 class ConsumerGroupApis:
-    """Handles requests about consumer groups. A handler never waits before its request has taken effect."""
+    """Handles ConsumerGroupHeartbeat and ConsumerGroupDescribe. Each request takes effect before the next request of
+    its connection; its response may come later.
+    """
 
     def __init__(
         self,

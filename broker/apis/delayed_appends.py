@@ -56,9 +56,9 @@ class DelayedProduceResponse(Generic[R]):
             self._api.reply(self._slot, self._results)
 
     def expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for the partitions that have not settled. Their records may or may not be replicated
-        later. The time-out is that of the Produce request; for the markers of a coordinator, which then retries,
-        request.timeout.ms.
+        """Answer REQUEST_TIMED_OUT for the partitions whose append is not acknowledged. Their records may still be
+        replicated later. A Produce request expires after its own time-out, WriteTxnMarkers after request.timeout.ms; a
+        coordinator then sends the markers again.
         """
         if not self._owed:
             return
@@ -76,8 +76,8 @@ class DelayedProduceResponse(Generic[R]):
 
 
 class PiecewiseProduceResponse(DelayedProduceResponse[R]):
-    """Waits for a request whose appends are made in several pieces. The caller must call `settled` once more after the
-    last piece.
+    """Waits for the appends of a request that are made in several pieces. The response cannot leave before the caller
+    has called `settled` once, after the last piece.
     """
 
     __slots__ = ("_growing",)

@@ -1,5 +1,5 @@
 """Handles DeleteRecords (mechanism L4 in docs/mechanisms.md): the leader moves a log's start, and responds once every
-in-service replica has done so.
+replica has done so, except replicas on fenced brokers.
 
 Only committed records may be deleted. A follower learns the leader's new log start from the response to its next Fetch,
 and reports its own log start in the Fetch after that. The smallest log start is the low watermark. Records below a
@@ -37,8 +37,8 @@ class DelayedDeleteRecordsResponse:
         self.done = trio.Event()
 
     def add(self, hosted: HostedPartition, offset: int, result: DeleteRecordsPartitionResult) -> None:
-        """Wait for the low watermark of a partition to reach `offset`. Until then the partition's result is
-        REQUEST_TIMED_OUT.
+        """Make the response wait until the partition's low watermark reaches `offset`. Until then `result`, the
+        partition's part of the response, has the error REQUEST_TIMED_OUT.
         """
         deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None

@@ -40,7 +40,7 @@ Find = Callable[[bytes], "dict[int, HostedPartition] | None"]
 
 
 class DelayedFetch:
-    """Represents a parked Fetch of the partitions in `wants`, until data, a partition's change or its deadline."""
+    """Represents a Fetch, which may be parked until one of its partitions (`wants`) changes or its max wait is over."""
 
     __slots__ = (
         "api",
@@ -79,11 +79,11 @@ class DelayedFetch:
         self.refused: dict[int, int] = {}
         """Maps an index in `wants` to the error of that partition, if it refused the follower's fetch offset."""
         self.available = 0
-        """Counts the bytes that can be read, as of each partition's last check. Kept only if `min_bytes` is above 1."""
+        """Counts readable bytes, as of the latest check of each partition. It stays 0 if `min_bytes` is at most 1."""
         self.found: dict[int, int] | None = None
         """Maps an index in `wants` to the bytes that the partition with this index adds to `available`."""
         self.watches: list[FetchPartitionWaiter] | None = None
-        """Holds a waiter for each partition of `wants`, or is None if the partitions wake this fetch directly."""
+        """Holds one waiter per partition of `wants`. It is None if this fetch itself waits at each partition."""
         self.done = False
         self.bucket = -1
 
@@ -151,21 +151,20 @@ class FetchApi:
         of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
-        """Create the handler of Fetch. `of_plane` maps the topic id of each log that the control plane keeps itself,
-        and that other nodes fetch, to its handler. `max_parked` is squall.connection.parked.max.partitions.
+        """Create the handler of Fetch. `of_plane` maps the topic id of each log that the control plane stores (with
+        KRaft, the metadata log) to the handler that serves it. `max_parked` is squall.connection.parked.max.partitions.
         """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
         self._parked: dict[Connection, int] = {}
-        """Counts, per connection, the partitions of its parked fetches. Fetches of at most FEW_WANTS partitions do not
-        count.
-        """
+        """Counts, per connection, the partitions of its parked fetches that have more than FEW_WANTS partitions."""
         self.sessions = sessions
         self.bytes_to_consumers = self.bytes_to_followers = 0
         """Count the bytes of batches sent to consumers and to followers since the start of the node."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Respond at once if there is data, an error or a max wait of 0; else park the fetch. May raise MalformedFrame.
+        """Handle Fetch on a client listener. The request begins at byte `at` of `view`. Respond at once if there is
+        data, an error or a max wait of 0; else park the fetch. May raise MalformedFrame.
 
         A request that names a replica is answered as a consumer's: any client can send a replica id, and a follower's
         fetch offsets count as acknowledgements.
@@ -176,8 +175,8 @@ class FetchApi:
         self._serve(slot, request)
 
     def handle_between_nodes(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Handle Fetch on the listener between brokers. Only this listener serves the control plane's logs. A client
-        that asks for such a log on another listener gets UNKNOWN_TOPIC_ID.
+        """Handle Fetch on the listener between brokers. Unlike `handle`, accept replica ids, and serve the logs in
+        `of_plane`. On other listeners a Fetch of such a log gets UNKNOWN_TOPIC_ID.
         """
         request = decode_fetch(view, at, slot.version)
         if request.topics and slot.version >= _TOPIC_IDS_FROM:
@@ -213,9 +212,9 @@ class FetchApi:
     def _fetch_of_session(
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
-        """Build a follower's fetch from its fetch session. Partitions that have changed or that the request names are
-        checked by each fetch. The others are checked every LOOK_EVERY_MS, because a fetch acknowledges them as well and
-        the follower must not seem to lag; and at once if an append waits for followers.
+        """Build a follower's fetch of all partitions in its session. It checks those that changed or that the request
+        names. Every LOOK_EVERY_MS, and when an append waits for followers, it checks all: only checked partitions are
+        acknowledged, and the follower must not seem to lag. `find` maps a topic's id or name to its local replicas.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.wake_round
@@ -238,9 +237,7 @@ class FetchApi:
         return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
-        """Count the follower's fetch offsets as acknowledgements: the follower has everything before each of the
-        offsets (`Partition.follower_fetched`).
-        """
+        """Count a follower's fetch offsets as acknowledgements of the records before (`Partition.follower_fetched`)."""
         replicas, replica_id, last_response_s = (
             self._replicas,
             fetch.replica_id,
@@ -418,7 +415,9 @@ class FetchApi:
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
     def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchResponsePartition:
-        """Read one partition: check the leader epoch, divergence and bounds, then take at most `left` bytes."""
+        """Read one partition: check leader epoch, divergence and bounds, then take at most `left` bytes. With `first`,
+        when no records have been taken yet, take one batch even if it is larger (KIP-74).
+        """
         part, h = want.part, want.hosted
         if h is None:
             return self._unknown(want, fetch.slot.version)
@@ -466,8 +465,8 @@ def _partition_request(find: Find, key: bytes, part: FetchRequestPartition) -> P
 
 
 def _is_unchanged(want: PartitionRequest) -> bool:
-    """Return whether a follower has all records of a partition and was sent its current offsets. A follower names no
-    epoch for an empty log; an empty log cannot diverge.
+    """Return whether a follower needs no response for a partition: it has all records and was sent the current offsets.
+    With an empty log, which cannot diverge, the follower sends no last fetched epoch.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     h, sent = want.hosted, want.sent

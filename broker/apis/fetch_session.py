@@ -95,8 +95,9 @@ class FetchSession:
         same object for the partition.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Give the time (ms) at which all partitions were last checked, and the (broker epoch of the fetcher,
-        `ReplicaManager.wake_round`) of that time. If either has changed, the next fetch checks all partitions.
+        """Give the state at the last check of all partitions: the time in ms, and (the fetcher's broker epoch,
+        `ReplicaManager.wake_round`). The next check of all comes after LOOK_EVERY_MS, or once the epoch or the round
+        differs.
         """
 
     def update(self, request: FetchIn) -> None:
@@ -197,9 +198,11 @@ class FetchSessions:
         return True
 
     def _evict(self, now_ms: int, for_whom: int, *, for_slot: bool) -> bool:
-        """Make room by ending one session, and return False if none may be ended. A session that was not used for long
-        ends first. Otherwise only a follower (`for_whom` is its replica id, -1 for a consumer) may end a consumer's
-        session: the smallest one if it needs a slot (`for_slot`), the largest one if it needs room for partitions.
+        """End one session to make room for another, and return False if none may be ended. `for_whom` is the replica id
+        of the fetcher that needs room, or -1 for a consumer. With `for_slot` it needs a session, else more partitions.
+
+        A session that has not been used for _EVICT_AFTER_MS ends first. If there is none, a follower may end a
+        consumer's session: the smallest one for a slot, the largest one for partitions.
         """
         found = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
         if found is None and for_whom >= 0:

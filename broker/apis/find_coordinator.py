@@ -53,7 +53,8 @@ class CoordinatorFinder:
         )
 
     def log_of_groups_exists(self) -> bool:
-        """Return whether groups can have a coordinator. If not, begin to create __consumer_offsets."""
+        """Return whether __consumer_offsets exists, which the coordinators of groups need. If not, begin to create it.
+        """
         log = _LOGS[GROUP]
         if self._image.topic(log.name) is not None:
             return True

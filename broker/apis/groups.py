@@ -79,8 +79,8 @@ def fresh_member_id(of: str, drawn: UUID) -> str:
 
 
 class GroupApis:
-    """Handles requests of members and admins of classic groups. A handler never waits before its request has taken
-    effect.
+    """Handles requests of members and admins of classic groups. Each request takes effect before the next request of
+    its connection; its response may come later.
     """
 
     def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: LargeResponseLane) -> None:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 ResponseSteps = Generator[None, None, Any]
 """Builds a response in pieces of work. Other tasks may run at each `yield`."""
 FEW: Final = 200
-"""Limits the entries of a response that is built at once. An entry takes some µs, and a client may repeat its request.
+"""Limits the entries (offsets or groups) of a response that is built in one step, outside of the lane for large
+responses. An entry takes some µs. The limit is low because a client may send such a request again and again.
 """
 CHARACTERS_OF_ONE: Final = 64
-"""Is the number of characters of text that count as one entry of a response."""
+"""Is the length of a commit's metadata that counts as one entry of a response, because long texts make a response
+large, too.
+"""
 PIECE: Final = 500
 """Limits the entries that are built before other tasks run."""
 

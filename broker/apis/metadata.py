@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 
 FIRST_WITH_ENDPOINT_ERRORS = 1
-"""Is the first version whose lists of replicas include replicas without an address. Earlier responses leave such
-replicas out and report an error.
+"""Is the first version of Metadata that lists replicas without an address, too. Version 0 leaves such replicas out, and
+reports REPLICA_NOT_AVAILABLE for the partition.
 """
 FIRST_WITH_LISTENER_ERRORS = 6
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_BY_ID = 12
 """Is the first version that accepts topic ids in requests. The field exists since version 10."""
 FIRST_WITH_ERROR = 13
-"""Is the first version whose response has an error of the whole request, too."""
+"""Is the first version of Metadata whose response has an error for the whole request, beside those of single topics."""
 MAX_CACHED = 256
 
 CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, bool, bool]
@@ -171,7 +171,9 @@ class TopicDescriber:
         self._only_live = version < FIRST_WITH_ENDPOINT_ERRORS
 
     def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
-        """Describe one topic with all of its partitions."""
+        """Describe one topic with all of its partitions. `operations` is the bit set of authorized operations, or
+        NOT_ASKED.
+        """
         return wire.MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,

@@ -203,8 +203,9 @@ class OffsetApis:
 
 
 def _search_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
-    """Continue a search by timestamp. Return the step at which it paused: a batch that takes long to read, or a point
-    at which other tasks must run. Return None if the search has ended.
+    """Continue a search by timestamp until it ends, or must pause. Return None if it has ended; `search.part` then has
+    the result. Return a batch if the caller must read it off the event loop, because reading takes long. Return a
+    `SearchPause` if the budget `turn` is used up.
     """
     lookup, part = search.lookup, search.part
     while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
@@ -229,8 +230,8 @@ def _refuse(part: Part, error: ErrorCode) -> Part:
 
 
 def _downgraded_to(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
-    """Adapt the response to a version that lacks leader epochs, or the error OFFSET_NOT_AVAILABLE: such clients get
-    LEADER_NOT_AVAILABLE.
+    """Adapt the response to the version of the request. Before version 4 a response has no leader epochs. Before
+    version 5 clients do not know OFFSET_NOT_AVAILABLE, and get LEADER_NOT_AVAILABLE (KIP-207).
     """
     for topic in response.topics:
         for part in topic.partitions:

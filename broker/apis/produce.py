@@ -56,7 +56,7 @@ _TRANSACTIONAL_AT = 22
 """Is the position of the byte with `TRANSACTIONAL_BIT` in a batch."""
 _TOPIC_IDS_FROM = 13
 _ONE_BATCH = 2
-"""Is `ProduceIn.size` of a request with one topic and one batch."""
+"""Is `ProduceIn.size`, the number of topics plus batches, of a request with one batch."""
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
@@ -98,7 +98,9 @@ class ProduceApi:
         """Lets one request at a time append a chunk of its batches. Other tasks run between two chunks."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Append every batch of the request, then respond or park. MalformedFrame closes the connection."""
+        """Append every batch of the request, then respond or park. The request begins at byte `at` of `view`. Raises
+        MalformedFrame, which closes the connection.
+        """
         request = decode_produce(view, at, slot.version, self._most_batches)
         if request.size != _ONE_BATCH:  # a single batch repeats no partition
             request = request._replace(topics=_last_of_each(request.topics))
@@ -124,7 +126,9 @@ class ProduceApi:
     def _append_all(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> None:
-        """Append all batches except the `refused` ones. `refused` maps a batch to the error that refuses it."""
+        """Append the batches of the request, then respond or park. `checked` has the results of record validation.
+        `refused` maps each batch that must not be appended to its error.
+        """
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
             # The first chunk takes effect in this step. Later requests are held up only if more chunks follow.
@@ -142,8 +146,8 @@ class ProduceApi:
             self.reply(slot, results)
 
     async def _append_rest(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
-        """Append the chunks of a large request after its first chunk. This continues even if the connection ends,
-        because the whole request was received.
+        """Append the chunks of a large request after its first chunk: each step of `turns` (see `_turns`) appends one.
+        This continues even if the connection ends, because the whole request was received.
         """
         try:
             more = True
@@ -204,8 +208,9 @@ class ProduceApi:
     def _append_some(
         self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
     ) -> tuple[int, Results, list[DelayedProduce]]:
-        """Append the batches of these topics. Return the time of the append in ms of the node's clock, the results, and
-        the appends that must be replicated or flushed before they are acknowledged.
+        """Append the batches of these topics. Return (now_ms, results, parked): the time on the node's clock, at which
+        the request's time-out begins; the results for the response; and the appends that must be replicated or flushed
+        before the response.
         """
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
         by_id = version >= _TOPIC_IDS_FROM
@@ -247,8 +252,11 @@ class ProduceApi:
         wall_ms: int,
         checked: CheckedBatch | AppendResult | None,
     ) -> tuple[ProduceResult, DelayedProduce | None]:
-        """Append one partition's batch. Return its result, and the append to wait for before the acknowledgement: for
-        replication, or for a flush with acks=1. The second is None if the batch can be acknowledged at once.
+        """Append one batch to the local replica `h`. `checked` is the result of record validation, or None if the batch
+        needed none.
+
+        Return the result for the response, and the append that the response must wait for: its replication with
+        acks=-1, its flush with acks=1. The second is None if the response need not wait.
         """
         state, log = h.state, h.log
         if not state.is_leader:

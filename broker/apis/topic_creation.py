@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOPICS_AT_ONCE: Final = 100
 """Limits the topics of one CreateTopics."""
 PARTITIONS_AT_ONCE: Final = 1000
-"""Limits the partitions that the topics of one CreateTopics have together, at the default number of partitions."""
+"""Limits the partitions of all topics in one CreateTopics. Each topic gets num.partitions of them."""
 MOST_WANTED: Final = 500
 """Limits the topics that wait to be created, or are being created, because clients asked for them."""
 
@@ -29,7 +29,8 @@ class TopicCreator:
     Only one such CreateTopics is under way at a time.
 
     Kafka, too, puts the topics of a Metadata request into one CreateTopics, and does not ask again while the request is
-    under way (AutoTopicCreationManager). The limits are Squall's own: one Metadata request can name tens of thousands.
+    under way (AutoTopicCreationManager). TOPICS_AT_ONCE, PARTITIONS_AT_ONCE and MOST_WANTED are Squall's own: one
+    Metadata request can name tens of thousands of topics.
     """
 
     def __init__(self, decider: ClientRequestForwarder, config: BrokerConfig, nursery: trio.Nursery) -> None:

@@ -72,7 +72,9 @@ REPEATED = TxnResponse(ErrorCode.INVALID_REQUEST)
 
 
 class TransactionApis:
-    """Handles requests of producers and their admins. A handler never waits before its request has taken effect."""
+    """Handles requests of producers (such as AddPartitionsToTxn) and of admins (such as ListTransactions). Each request
+    takes effect before the next request of its connection; its response may come later.
+    """
 
     def __init__(
         self,

@@ -84,8 +84,9 @@ class TxnMarkersApi:
     async def _append_rest(
         self, slot: PendingResponse, turns: Iterator[bool], delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> None:
-        """Append the chunks after the first, until the request times out or its connection ends. The coordinator then
-        sends the remaining markers again.
+        """Append the chunks of markers after the first: each step of `turns` (see `_turns`) appends one. Stop if
+        `delayed`, the response, has timed out or its connection has ended. The coordinator then sends the remaining
+        markers again.
         """
         try:
             more = True
@@ -122,8 +123,8 @@ class TxnMarkersApi:
     def _end(
         self, key: bytes, index: int, asked: WritableTxnMarker
     ) -> tuple[ProduceResult, DelayedProduce | None, int]:
-        """End the transaction in one partition. Return the result, the append to wait for (or None), and the cost as a
-        number of ordinary markers.
+        """End the transaction of the marker `asked` in partition `index` of the topic named `key`. Return the result,
+        the append to wait for (or None), and the cost: FIRST_COSTS for the first append of a leader epoch, else 1.
         """
         parts = self._replicas.by_name.get(key)
         h = parts.get(index) if parts else None

@@ -163,9 +163,7 @@ class TxnOffsetApis:
 
 
 def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
-    """Translate an error of the transaction's coordinator for a client of the group's coordinator, which sent a request
-    of this version.
-    """
+    """Translate an error of the transaction coordinator for the client of a TxnOffsetCommit request of this version."""
     if error in _TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error == ErrorCode.PRODUCER_FENCED:

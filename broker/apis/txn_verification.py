@@ -69,8 +69,9 @@ class PartitionToVerify(NamedTuple):
 
 
 def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
-    """Return the error for a Produce client of a version, from the error of the coordinator. Clients of every version
-    retry NOT_ENOUGH_REPLICAS without asking for metadata.
+    """Translate an error of the transaction coordinator for the client of a Produce request of this version. If the
+    coordinator could not be asked, the error is NOT_ENOUGH_REPLICAS: clients of every version retry after it without a
+    Metadata request.
     """
     if error in _UNREACHED:
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -97,12 +98,12 @@ class TxnVerification:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Verify the transaction of a request, if it has one that must be verified. Return False if nothing had to be
-        verified: then the caller appends. Return True if this method calls `append` instead, once, with the refused
-        batches.
+        """Verify the request's transaction, if it must be verified. Return False if not: then the caller appends.
+        Return True if this method calls `append` instead, once, with the batches that must not be appended. `by_ids` is
+        true if the request names topics by id.
 
-        `append` is called after the coordinator's answer. If the coordinator need not be asked, because only batches of
-        a second producer are refused, `append` is called at once.
+        `append` is called after the coordinator's answer. It is called at once if the coordinator need not be asked,
+        but the request has batches of a second transactional producer: these are refused.
         """
         to_verify, refused = self._partitions_to_verify(slot.version, request, by_ids)
         if not to_verify:

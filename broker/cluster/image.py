@@ -171,7 +171,7 @@ class ClusterImage:
     offset: int = -1
     """Gives the offset of the last record that was applied."""
     epoch: int = -1
-    """Gives the quorum epoch in which that last record was written."""
+    """Gives the quorum epoch of the last record that was applied."""
     version: int = field(default=0, compare=False)
     """Counts the changes that clients can see. Caches made from the image use it as their key."""
     delta: ImageDelta = field(default_factory=ImageDelta, compare=False)

@@ -50,12 +50,14 @@ WITHOUT_EFFECT = frozenset(
         "num.replica.fetchers",
     }
 )
-"""Names further settings that are stored and described, but have no effect, whether altered or in a file."""
+"""Names settings of Kafka's log cleaner, thread pools and connection rate limit, which Squall does not have. They are
+stored and described, but have no effect, whether altered at run time or given in a node's file.
+"""
 DYNAMIC_BROKER_SETTINGS = (
     frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES | APPLIED_AT_RUN_TIME | WITHOUT_EFFECT
 )
-"""Names the broker settings that may be altered while a broker runs: the defaults of topics' settings, and the sets
-above.
+"""Names the broker settings that may be altered at run time: the brokers' defaults of topic settings (such as
+log.retention.ms), THROTTLES, APPLIED_AT_RUN_TIME and WITHOUT_EFFECT.
 """
 
 

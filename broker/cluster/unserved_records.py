@@ -23,8 +23,8 @@ KEYS: Mapping[type[Any], tuple[str, ...]] = {
     records.RegisterControllerRecord: ("controller_id",),
     records.ZkMigrationStateRecord: (),
 }
-"""Maps each type of record to the fields that identify its object. A later record of the same object replaces the
-earlier.
+"""Maps each type of record to the fields that identify the object it describes, such as the id of an access control
+entry. A later record with equal fields replaces the earlier one.
 """
 REMOVALS: Mapping[type[Any], type[Any]] = {
     records.RemoveAccessControlEntryRecord: records.AccessControlEntryRecord,

@@ -260,8 +260,8 @@ class BrokerConfig:
     squall_metrics_max_partitions: int = integer(1000, low=0)
     """Limits the replicas that have samples of their own in the metrics."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
-    """Limits the connections on the inter-broker listener, if clients have another listener. max.connections does not
-    apply there.
+    """Limits the connections on listeners that only nodes of the cluster use. max.connections limits those on client
+    listeners.
     """
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
     squall_connection_parked_max_partitions: int = integer(10_000, low=1)
@@ -292,8 +292,8 @@ class BrokerConfig:
     """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """Lets a new controller begin the session of the previous controller's broker at that node's last answer in the
-    quorum, not at the change of the controller. Kafka begins all sessions anew when the controller changes.
+    """Makes a new controller count the broker session of the previous controller's node from that node's last response
+    in the quorum. So a dead predecessor is fenced sooner. Kafka begins all sessions anew when the controller changes.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Is the first producer epoch of a new transactional id. A test run raises it to reach the overflow at 32,766."""
@@ -428,8 +428,7 @@ class BrokerConfig:
 
     @property
     def roll_jitter_ms(self) -> int:
-        """Returns the maximum, in ms, of the random time by which each segment is rolled earlier than after `roll_ms`.
-        """
+        """Returns the maximum jitter in ms: a random time by which a segment is rolled before its age is `roll_ms`."""
         return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR_MS
 
     @property

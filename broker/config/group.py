@@ -64,16 +64,16 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "streams.num.standby.replicas": (0, 2),
     "streams.session.timeout.ms": (45_000, 60_000),
 }
-"""Maps a group setting to its lowest and highest value: the defaults of those broker settings of Kafka that bound it
-and that Squall lacks.
+"""Maps a group setting to its lowest and highest value. In Kafka, broker settings such as
+group.share.min.session.timeout.ms set these bounds. Squall lacks those settings, so the values here are their defaults.
 """
 
 
 def alter_group_configs(
     broker: BrokerConfig, before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
 ) -> dict[str, str]:
-    """Return a group's settings after (name, operation, value) triples. Raises ConfigError if one fails; then none is
-    applied.
+    """Return a group's settings after `changes` of (name, operation, value), where the operation is a `ConfigOp`.
+    `before` has the settings until now. Raises ConfigError if one change fails; then none is applied.
     """
     altered = dict(before)
     for name, operation, value in changes:
@@ -115,8 +115,8 @@ def bounds_of(broker: BrokerConfig, name: str) -> tuple[int, int] | None:
 
 
 def group_number(broker: BrokerConfig, name: str, given: Mapping[str, str], of_broker: int) -> int:
-    """Return the value in force of a group's numeric setting: the group's own value, moved into this broker's bounds,
-    or `of_broker` if the group has no own value.
+    """Return the value in force of a group's numeric setting. It is the group's own value (in `given`), raised or
+    lowered to the bounds of this broker. It is `of_broker` if the group has no own value.
     """
     if name not in given:
         return of_broker

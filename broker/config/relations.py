@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class CrossCheckedConfig(Protocol):
-    """Describes the configuration whose settings are checked against each other, as far as the checks read it. Times
-    and sizes are read as attributes, by the names of their settings.
+    """Describes the part of `BrokerConfig` that the checks of this module read. Most times and sizes are missing here,
+    because `_at_most` reads them by the names of their settings.
     """
 
     @property
@@ -79,7 +79,9 @@ Found = Iterator[ConfigError]
 
 
 def mistakes(config: CrossCheckedConfig) -> Found:
-    """Yield an error for each relation that does not hold."""
+    """Yield an error for each rule between settings that `config` breaks, such as broker.heartbeat.interval.ms <
+    broker.session.timeout.ms.
+    """
     for relations in (_roles, _quorum, _listeners, _protocols, _connections, _times, _sizes):
         yield from relations(config)
 
@@ -193,8 +195,9 @@ def _listeners(config: CrossCheckedConfig) -> Found:
 
 
 def _protocols(config: CrossCheckedConfig) -> Found:
-    """Yield an error for each listener that would need TLS or SASL. A listener named after a protocol speaks that
-    protocol, unless the map says otherwise, as with Kafka.
+    """Yield an error for each listener whose security protocol is not PLAINTEXT. The protocol is the one that
+    listener.security.protocol.map gives. A listener that is not in the map speaks SSL, SASL_PLAINTEXT or SASL_SSL if
+    that is its name, as with Kafka, else PLAINTEXT.
     """
     spoken = {name: name for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
     spoken |= dict(pair.partition(":")[::2] for pair in config.listener_security_protocol_map)
