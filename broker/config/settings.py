@@ -250,7 +250,9 @@ def read_feature(text: str) -> FeatureLevel:
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name. It suggests the nearest known name if one is near."""
+    """Return the error for an unknown name. It suggests the nearest of the known `names` if one is near. `what` says
+    what the name belongs to, for example "topic setting".
+    """
     near = nearest(name, names)
     return ConfigError(name, f"unknown {what} {name}" + (f": did you mean {near}?" if near else ""))
 

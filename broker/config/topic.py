@@ -193,8 +193,8 @@ class ConfigEntry(NamedTuple):
         return self.source is ConfigSource.DEFAULT
 
     def with_source_only(self) -> ConfigEntry:
-        """Return the entry with the source of its value as the only synonym: Kafka names no other for the settings of
-        all brokers.
+        """Return the entry with one synonym: the source of its value. Kafka lists no other if DescribeConfigs asks for
+        the settings of all brokers (an empty broker name).
         """
         return self._replace(synonyms=self.synonyms[:1])
 
@@ -222,7 +222,8 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError for overrides that are impossible, or exclude each other or a setting in force for the broker.
+    """Raise ConfigError if an override has an impossible value, or contradicts another override or a setting of
+    `broker`.
     """
     config = topic_config(broker, overrides)
     for name in THROTTLED:
@@ -322,8 +323,8 @@ class ConfigLayers(NamedTuple):
         return found
 
     def described_synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Return the synonyms that DescribeConfigs shows. As with Kafka, the list begins with the first synonym that
-        has the setting's own name.
+        """Return the synonyms that DescribeConfigs shows. As with Kafka, the list begins with the first synonym whose
+        name is `name`: synonyms in other units before it are left out.
         """
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.synonyms(name)))
 
@@ -352,8 +353,8 @@ def describe_topic(
 
 
 def source_of(name: str, overrides: Mapping[str, str], layers: ConfigLayers) -> ConfigSource:
-    """Return the source of a topic-level setting's value, as CreateTopics reports it. A value given in a coarser unit
-    has the source of that setting.
+    """Return the source of a topic-level setting's value, for the response to CreateTopics. A value in another unit
+    counts too: if only `log.retention.hours` was given, `retention.ms` has the source of `log.retention.hours`.
     """
     if name in overrides:
         return ConfigSource.TOPIC
@@ -362,10 +363,12 @@ def source_of(name: str, overrides: Mapping[str, str], layers: ConfigLayers) -> 
 
 
 def describe_broker(broker: BrokerConfig, layers: ConfigLayers | None = None) -> list[ConfigEntry]:
-    """Return every setting of a node, with its value and the source of the value. All are read-only, as from its file.
+    """Return every setting of a node, with its value and the source of the value. Every entry is marked read-only, even
+    if the setting can be altered at run time.
 
-    As with Kafka, a setting without a default has no default synonym, and a setting in a finer unit also lists the
-    settings in coarser units.
+    Without `layers`, every setting that the node was given counts as given in its file. As with Kafka, a setting
+    without a default has no default synonym, and a setting in a finer unit also lists those in coarser units
+    (`log.retention.ms` lists `log.retention.hours`).
     """
     from squall.broker.config.broker import BROKER_SETTINGS
 

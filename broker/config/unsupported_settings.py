@@ -117,7 +117,9 @@ def unsupported_row(name: str) -> UnsupportedSettings | None:
 
 
 def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
-    """Return the error for a setting that this broker does not have, or None if the setting is accepted and ignored."""
+    """Return the error for a setting that this broker does not have, or None if the setting is accepted and ignored.
+    `ours` lists the settings that this broker has: the error for an unknown name suggests the nearest one.
+    """
     row = unsupported_row(name)
     if row is None:
         return unknown("setting", name, [*ours, *NODE])
@@ -137,7 +139,9 @@ def is_kafka_default(name: str, value: str) -> bool:
 
 
 def ignored(given: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Return a sentence for each reason why some of the given settings, which this broker lacks, have no effect."""
+    """Return warnings about given settings that have no effect, one sentence for each reason. `given` maps all given
+    settings to their values; `names` are those among them that this broker lacks.
+    """
     by_reason: dict[str, list[str]] = {}
     for name in names:
         row = unsupported_row(name)

@@ -38,8 +38,8 @@ MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Name separate connections, so that a client's slow request delays no heartbeat."""
 ATTEMPT_MARGIN_S = 0.01
-"""Gives the seconds by which the last attempt times out before the whole request. The time-out of an attempt closes its
-connection, which may be broken.
+"""Gives the seconds that a request may take beyond its time-out. An attempt without an answer then ends by its own
+time-out first. That closes the connection, which may be broken; the end of the request does not.
 """
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
@@ -129,8 +129,10 @@ class Forwarder:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
     async def _send_until_answered(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
-        """Retry a request until a controller answers. `send` sends it to another node and waits for the response, at
-        most the given seconds; this node's own controller is called directly.
+        """Retry a request until a controller answers. Raises NoController if none does within `timeout_ms`.
+
+        `send(node id, seconds)` sends the request to another node, and waits for the response for at most that time.
+        This node's own controller is called directly.
         """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()

@@ -63,8 +63,8 @@ class BrokerLifecycle:
         """Gives the broker epoch of this incarnation."""
         self.registered = trio.Event()
         self.caught_up = trio.Event()
-        """Is set once the image holds the registration of this incarnation. Before that, the image may say of this
-        broker what was true of an earlier incarnation.
+        """Is set once this node's image holds the registration of this incarnation. Until then, the image may show the
+        broker as it was in an earlier incarnation, for example as a leader.
         """
         self.unfenced = trio.Event()
         """Is set when this broker is unfenced for the first time."""
@@ -76,7 +76,9 @@ class BrokerLifecycle:
         feed.follow(self._metadata_changed)
 
     def ready(self) -> None:
-        """Ask to be unfenced from now on, because logs are recovered and the image is applied."""
+        """Ask the controller, from now on, to unfence this broker. The caller has recovered the logs and applied the
+        image.
+        """
         self._ready = True
         self.heartbeat_now()
 

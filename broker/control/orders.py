@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
-    """Return the orders by which `broker_id` applies `delta`, which led to `image`, to its replicas.
+    """Return the orders that apply `delta` to the replicas on `broker_id`. `image` is the image after `delta`.
 
     Broker changes come first, because a leader does not wait for fenced brokers. Deletions come before new topics,
-    which may have the same name. Settings come last, when the replicas that they apply to exist. A larger min ISR takes
-    effect earlier, as soon as a leader gets its state (`Partition.expect`).
+    which may have the same name. Settings come last, when the replicas that they apply to exist. Only a raised
+    min.insync.replicas applies earlier to a new leader (`Partition.expect`).
     """
     return list(_orders(image, delta, broker_id))
 

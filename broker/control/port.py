@@ -96,7 +96,8 @@ class DataPlane(Protocol):
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Carry out orders, one after another. If there are many, some are carried out after this call has returned.
-        Must not wait. Raises AssertionError for an order that contradicts itself.
+        Must not wait. Raises AssertionError for an inconsistent order, such as a BecomeLeader whose `state` has another
+        leader.
         """
 
 
@@ -130,8 +131,8 @@ class IsrConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class IsrRejected:
-    """Says that the proposal was not accepted. `error` shows if it may have been applied
-    (`replication.rules.NOT_APPLIED`).
+    """Says that the controller answered the proposal with an error. The proposal was not applied if `error` is in
+    `replication.rules.NOT_APPLIED`; after any other error it may have been applied.
     """
 
     topic_id: bytes
@@ -201,8 +202,8 @@ class ClusterMembership(Protocol):
 
     @property
     def caught_up(self) -> trio.Event:
-        """Is set once the image holds the registration of this incarnation. Before that, the image may say of this
-        broker what was true of an earlier incarnation.
+        """Is set once this node's image holds the registration of this incarnation. Until then, the image may show the
+        broker as it was in an earlier incarnation, for example as a leader.
         """
 
     @property
@@ -216,7 +217,9 @@ class ClusterMembership(Protocol):
         """
 
     def ready(self) -> None:
-        """Ask to be unfenced from now on, because logs are recovered and the image is applied."""
+        """Ask the controller, from now on, to unfence this broker. The caller has recovered the logs and applied the
+        image.
+        """
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Request a controlled shutdown: leaderships move away, and this broker leaves every ISR. Returns whether the
@@ -226,8 +229,8 @@ class ClusterMembership(Protocol):
 
 Answer = Callable[[list[Any]], None]
 FetchHandler = Callable[["FetchIn", int, Answer], None]
-"""Handles a Fetch, given (request, version, answer), by passing the response body in chunks to `answer` once, now or
-later.
+"""Handles a Fetch. The arguments are the request, its version, and `answer`. The handler calls `answer` once, now or
+later, with the response body in chunks.
 """
 NodeHandler = Callable[[Any], Any]
 """Handles another node's request: returns the answer, or a `squall.broker.net.deferred_response.DeferredResponse`."""
@@ -264,8 +267,9 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
         """Start the plane's tasks. A task raises OSError if the disk fails."""
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> ClusterMembership:
-        """Return this broker's membership, which the caller runs. `endpoints` maps the name of each listener to its
-        advertised (host, port); all are open.
+        """Return the object that registers this broker and keeps its session. The caller must call its `run`.
+        `endpoints` maps the name of each listener to its advertised (host, port); all listeners already accept
+        connections.
         """
 
     def command(self, data_plane: DataPlane) -> None:

@@ -55,12 +55,13 @@ MOST_CHARACTERS: Final = 500_000
 """
 
 MOST_RECORDS: Final = 10_000
-"""Limits the changes in one request, as Kafka does: the controller decides a request in one piece. A resource without
-changes counts as one.
+"""Limits the changes in one request, each of which may make a record. The controller decides a request in one piece;
+Kafka has the same limit. A resource without changes counts as one change.
 """
 MOST_IN_NAMES: Final = 8 << 20
-"""Limits the characters of resource names in one request's records, each of which contains one, to the largest batch of
-Kafka's controllers. 65 MB of names of 32 KB would make a batch of 330 MB, which no other controller could fetch.
+"""Limits the characters of resource names in the records of one request: every record repeats the name of its resource.
+The limit is the largest batch of Kafka's controllers. Without it, a request with 65 MB of names of 32 KB would make a
+batch of 330 MB, which no other controller could fetch.
 """
 
 Change = tuple[str, int, str | None]
@@ -152,7 +153,7 @@ def _names_are_long(
 
 
 def long_characters(values: Iterable[str | None]) -> int:
-    """Return the total length of the values that take long to parse."""
+    """Return the total length of the values that are longer than LONG_VALUE. Only these take long to parse."""
     return sum(len(value) for value in values if value is not None and len(value) > LONG_VALUE)
 
 
@@ -284,7 +285,9 @@ def _records(
 
 
 def _check_lengths(values: Iterable[str | None]) -> None:
-    """Refuse values that are too long to be read from a record, which APPEND to a list can produce."""
+    """Refuse values that are longer than LONGEST_STRING: no node could read them from a record. APPEND to a list can
+    make such a value.
+    """
     for value in values:
         if value is not None and len(value.encode()) > LONGEST_STRING:
             message = "The configuration value cannot be added because it exceeds the maximum value size of"
@@ -292,7 +295,9 @@ def _check_lengths(values: Iterable[str | None]) -> None:
 
 
 def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:
-    """Refuse changes of min.insync.replicas that would let nodes differ on the min ISR with ELR enabled (KIP-966)."""
+    """Refuse a change after which nodes could use different values of min.insync.replicas, which ELR does not permit
+    (KIP-966). `resource` is (type, name), and `after` holds its settings after the change.
+    """
     if resource == CLUSTER_DEFAULT:
         if MIN_INSYNC_REPLICAS not in after:
             message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."

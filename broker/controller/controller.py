@@ -48,8 +48,8 @@ UNCLEAN_CHECK_MS = 1000
 """Gives the interval at which leaderless partitions are checked again: their topics' settings may have changed."""
 
 HEARTBEATS_OF_GRACE = 2
-"""Gives the time, in heartbeat intervals, for which the previous controller's broker session lasts at least in a new
-term.
+"""Gives a minimum, in heartbeat intervals: the session of the broker that was controller before lasts at least this
+long after a new controller has taken over.
 """
 
 
@@ -75,8 +75,8 @@ class Controller:
         now_ms: int,
         predecessor: tuple[int, int] | None = None,
     ) -> None:
-        """Begin a term. `next_offset`: the offset of the next record, after those that the quorum itself has written.
-        `predecessor`: the previous leader of the quorum and when it last answered, if known.
+        """Begin a term. `next_offset` is the offset of the first record that this controller will append. `predecessor`
+        is the previous leader of the quorum, and the time in ms when it last answered this node; None if unknown.
         """
         assert image.offset < next_offset
         self.image = image
@@ -109,7 +109,8 @@ class Controller:
         return features.bootstrap(self.command(now_ms), formatted)
 
     def tick(self, now_ms: int) -> Decision[Any]:
-        """Decide one thing that is due with time. The caller repeats the call until there are no records.
+        """Decide one thing that is due at `now_ms`: fence a silent broker, elect unclean leaders, or balance leaders.
+        The caller repeats the call until there are no records.
 
         The caller calls it at `next_tick_ms`. A gap of more than half a session time-out means that this node was
         paused and could receive no heartbeat, so the gap is not counted as a broker's silence.
@@ -134,7 +135,9 @@ class Controller:
         return decision
 
     def next_tick_ms(self, now_ms: int) -> int:
-        """Return when to call `tick` next: when the next session may expire, and ten times in each session time-out."""
+        """Return when to call `tick` next: after a tenth of the session time-out, or earlier if a session may expire
+        earlier.
+        """
         assert now_ms >= self._ticked_ms
         regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
         end_ms = self.sessions.next_end_ms(self.image)

@@ -23,9 +23,9 @@ R = TypeVar("R")
 class Decision(Generic[R]):
     """Holds the outcome of a command. It has no effect until its records are appended and replayed.
 
-    The records are one unit: all or none of them reach the log. The reply may be sent once these and all earlier
-    records are committed: earlier commands have changed the controller's image already, and the reply may depend on
-    that.
+    The records are appended as one unit: all of them reach the log, or none. The reply may be sent once they and the
+    records of all earlier decisions are committed. The reason is that this decision was made from an image that already
+    contained the earlier records.
     """
 
     reply: R

@@ -1,10 +1,14 @@
 """Plans how one partition changes: its leader, its ISR, its epochs (mechanisms R1, R10, R11, E1 in docs/mechanisms.md).
 
-`PartitionChange` collects the wanted changes and plans the record. It elects by these rules, in order: a valid leader
-stays; else the first acceptable replica of the ISR in replica order; if the ISR is empty, the first acceptable eligible
-leader replica (KIP-966), then the last known leader; if the topic allows unclean elections, the first acceptable
-replica, alone in the ISR and RECOVERING; else no leader. Without eligible leader replicas the last member of an ISR is
-never removed, because it alone is known to hold every committed record.
+`PartitionChange` collects the wanted changes and plans the record. A replica is acceptable as leader if its broker is
+alive and not about to stop. An acceptable replica is valid if it is in the ISR or, if the ISR is empty, an eligible
+leader replica (KIP-966). The leader is the first of these: the present leader, if it is valid; the first valid replica
+in replica order; if there are no ISR and no eligible leader replicas, the last known leader, if it is acceptable; if
+the topic allows unclean elections, the first acceptable replica. The last two are then alone in the ISR and RECOVERING.
+Otherwise the partition has no leader.
+
+Without the ELR feature the last member of an ISR is never removed, because it alone is known to hold every committed
+record.
 """
 
 # Eligible leader replicas are on in new clusters, as in Kafka since 4.1. Even so a power loss of the last in-sync
@@ -44,7 +48,9 @@ class ElectionType(Enum):
 
 @dataclass(slots=True)
 class PartitionChange:
-    """Holds the wanted change of a partition. A field that is None keeps its value in `before`."""
+    """Holds the wanted change of a partition, whose present state is `before`. A field that is None stays as in
+    `before`.
+    """
 
     topic_id: bytes
     index: int
@@ -117,7 +123,9 @@ class PartitionChange:
         return NO_NODE, False
 
     def _valid(self, replica: int, target: _PlannedPartition) -> bool:
-        """Return whether a replica holds every committed record and is alive."""
+        """Return whether a replica is acceptable and holds every committed record: it is in the planned ISR or, if that
+        is empty, in the planned ELR.
+        """
         complete = replica in (target.isr or target.elr)
         return complete and self.acceptable(replica)
 
@@ -179,7 +187,9 @@ class _PlannedPartition:
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
     def keep_eligible(self, change: PartitionChange) -> None:
-        """Keep members eligible that leave the ISR while it is below its minimum: nothing is committed without them."""
+        """Plan the eligible leader replicas (KIP-966). Replicas that leave the ISR stay eligible while it is smaller
+        than min.insync.replicas: no record is committed in that time, so they miss none.
+        """
         if not change.elr_enabled or len(self.isr) >= change.min_isr:
             return
         before = change.before
@@ -199,7 +209,9 @@ def election_for(command: Command, topic: str) -> ElectionType:
 
 
 def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:
-    """Return a change of one partition with its topic's rules. The caller then sets the wanted fields."""
+    """Return a `PartitionChange` with the topic's settings for elections, and no wanted change yet: the caller sets the
+    fields. `before` is the partition's present state.
+    """
     image = command.image
     topic = image.topics_by_id[topic_id].name
     min_isr = min(command.settings.min_insync_replicas(image, topic), len(before.replicas))

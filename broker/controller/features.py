@@ -58,7 +58,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def check_supported(features: Mapping[str, int], where: str) -> None:
-    """Raise UnsupportedFeature for the first finalized feature level that this version does not support."""
+    """Raise UnsupportedFeature for the first finalized feature level that this version does not support. `where` says
+    for the message where the levels were found: "the cluster", or the path of a file.
+    """
     for name, level in features.items():
         own = next((feature for feature in FEATURES if feature.name == name), None)
         release = KAFKA_RELEASES.get(level) if name == METADATA_VERSION else None
@@ -160,7 +162,9 @@ def _refuse(name: str, level: int, why: str) -> Refusal:
 
 
 def _level_records(command: Command, name: str, level: int) -> list[MetadataRecord]:
-    """Return the record that sets the level, and the records that must come with it."""
+    """Return the record that sets the level and, for eligible leader replicas, the records that must come with it: one
+    min.insync.replicas for all nodes, or ClearElrRecord if the feature is disabled.
+    """
     assert level >= 0
     writes = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELR_FEATURE:

@@ -1,8 +1,9 @@
 """Decides AlterPartition, by which a leader proposes a new ISR (mechanism C1 in docs/mechanisms.md, KIP-497, KIP-841,
 KIP-903).
 
-The order of the checks is part of the contract. A leader that is ahead of this controller must look for a newer one. A
-leader that is behind must wait for metadata. Only for other leaders, the ISR itself is checked.
+The order of the checks is part of the contract. If the leader's epochs are newer than this controller's, the leader
+must look for a newer controller. If they are older, it must wait for metadata. The proposed ISR is checked only if the
+epochs are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     Asked = wire.AlterPartitionRequestPartitionData
 
 ANY_BROKER_EPOCH = -1
-"""Is a member's broker epoch if the proposal gives none. It is not compared with the registered epoch."""
+"""Is the broker epoch of an ISR member in AlterPartition if the leader does not know it. It is not compared with the
+registered epoch.
+"""
 
 
 def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> Decision[wire.AlterPartitionResponse]:
@@ -152,8 +155,8 @@ def is_available(image: ClusterImage, broker_id: int) -> bool:
 
 
 def is_same_incarnation(image: ClusterImage, member: wire.BrokerState) -> bool:
-    """Return whether the incarnation whose fetches the leader saw is the registered one, so it has lost no records
-    since.
+    """Return whether the member's broker epoch in the request is the registered one, or not given. Another epoch means
+    that the broker has restarted since the leader received its fetches, and may have lost records.
     """
     if member.broker_epoch == ANY_BROKER_EPOCH:
         return True

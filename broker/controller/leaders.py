@@ -87,8 +87,8 @@ def _election(
 
 
 def elect_unclean(command: Command) -> Decision[None]:
-    """Elect leaders of leaderless partitions that allow unclean elections, since the setting may have been altered
-    meanwhile.
+    """Elect leaders of leaderless partitions that allow unclean elections. The caller repeats this from time to time,
+    because the setting may have been altered after a partition lost its leader.
     """
     writes = []
     for topic, index, partition in command.image.partitions():

@@ -85,7 +85,9 @@ def _impossible(replication_factor: int, why: str) -> Refusal:
 
 
 def check_manual(image: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
-    """Refuse a manual assignment that is empty, repeats a broker, names an unknown one, or differs in length."""
+    """Refuse a manual assignment that is empty, repeats a broker or names an unknown one, or does not have
+    `replication_factor` replicas (None permits any number).
+    """
     if not replicas:
         raise _refuse_manual("includes an empty replica list.")
     previous = None

@@ -1,8 +1,8 @@
 """Decides AlterPartitionReassignments and ListPartitionReassignments (mechanism C1 in docs/mechanisms.md, KIP-455,
 KIP-860).
 
-A reassignment first adds the new replicas to the old ones. Once all of them are in the ISR, the change that adds the
-last one to it also removes the old replicas (`PartitionChange`), with a new leader epoch that fences them.
+A reassignment first adds the new replicas to the old ones. When the last of the new replicas enters the ISR, the same
+change removes the old replicas (`PartitionChange`). It begins a new leader epoch, which fences them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keeps the brokers' sessions on the active controller: when each last made contact and how far it has replayed.
 
 The sessions are soft state, known to the active controller only and never written. A new controller gives every broker
-a fresh session (mechanism R13 in docs/mechanisms.md), except its predecessor, of whose last answer it knows as a voter.
-Fencing and unfencing are decided elsewhere and go through the log.
+a fresh session (mechanism R13 in docs/mechanisms.md), except the broker that was controller before: the new controller,
+as a voter, knows when that broker last answered. Fencing and unfencing are decided elsewhere and go through the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BrokerSessionChange:
     metadata_offset: int
     """Gives the offset up to which the broker has replayed the metadata log; -1 if unknown."""
     begins_shutdown: bool = False
-    """Is True if the records of this decision move the broker's leaderships away."""
+    """Is True if the records of the command move the broker's leaderships away, because the broker wants to stop."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,9 @@ class BrokerSessions:
         return sessions
 
     def apply(self, change: BrokerSessionChange, now_ms: int, offset: int) -> None:
-        """Note a broker's contact at `now_ms`. `offset`: the offset of the last record appended so far."""
+        """Prolong a broker's session after its contact at `now_ms`. `offset` is the offset of the last appended record:
+        if the change begins the broker's shutdown, all active brokers must replay up to it before the broker may stop.
+        """
         session = self.sessions.setdefault(change.broker_id, BrokerSession(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms

@@ -16,9 +16,9 @@ NAME = "bootstrap.checkpoint"
 
 
 def formatted_records(fs: Fs, folder: str) -> list[Any]:
-    """Return the metadata records in the file, or none if there is no file.
+    """Return the metadata records in the `bootstrap.checkpoint` of `folder`; an empty list if there is no such file.
 
-    Raises UnsupportedFeature if the directory was formatted for a version with features that this version lacks.
+    Raises UnsupportedFeature if the file cannot be read, or sets a feature level that this version lacks.
     """
     path = f"{folder}/{NAME}"
     if not fs.exists(path):

@@ -1,4 +1,4 @@
-"""Writes the controller's decisions to the trace of the quorum's leader, after they are committed."""
+"""Writes the controller's decisions, once they are committed, as events to the trace (the event log) of its node."""
 
 from __future__ import annotations
 

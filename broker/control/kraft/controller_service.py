@@ -91,9 +91,9 @@ class ControllerService:
         return self._controller is not None
 
     def on_leadership(self, is_leader: bool, epoch: int, predecessor: tuple[int, int] | None = None) -> None:
-        """Begin or end the controller's term: the quorum calls this when this node leads `epoch` and has replayed all
-        earlier records, or no longer leads. `predecessor` is the previous leader and the time of its last answer, in ms
-        of `env.mono()`, if known.
+        """Begin or end the controller's term. The quorum calls this with True when this node leads `epoch` and has
+        replayed all earlier records, and with False when it no longer leads. `predecessor` is the previous leader, and
+        the time when it last answered this node (ms of `env.mono()`); None if unknown.
         """
         self._resign()
         if not is_leader:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
-"""Name the lanes (separate connections): a parked Fetch would delay the answers behind it on its connection."""
+"""Name separate connections to a node: a Fetch that waits for new records delays other responses on its connection."""
 RESIGN_TIMEOUT_S = 0.5
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
@@ -150,9 +150,9 @@ class MetadataQuorum:
         self._moved = trio.Event()
         self._unanswered_end_epochs = 0
         self._current_receiver = NO_NODE
-        """Names the node whose answer is being processed."""
+        """Gives the node that has just answered, while `_work` carries out the effects of its answer; else NO_NODE."""
         self._next: QuorumMessage | None = None
-        """Holds the next request to `_current_receiver`, if its answer led to one."""
+        """Holds the next request to `_current_receiver`, for the `_send_requests` task that sent the last; or None."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
@@ -273,10 +273,10 @@ class MetadataQuorum:
         return self._raft.snapshot
 
     async def take_snapshot(self, records: Sequence[tuple[Any, int]], offset: int, epoch: int) -> None:
-        """Write a snapshot of everything committed up to `offset`, a record of `epoch`, as (message, version) pairs.
+        """Write a snapshot of the metadata up to and including the record at `offset`, appended in `epoch`.
 
-        The snapshot is durable on return. The log before older snapshots may then be dropped
-        (metadata.max.retention.*). Only one call may run at a time.
+        `records` holds that metadata as (message, version) pairs. The snapshot is durable on return. Old snapshots and
+        old parts of the log may then be dropped (metadata.max.retention.*). Only one call may run at a time.
         """
         snapshot = SnapshotId(offset + 1, epoch)
         data = encode_snapshot(records, epoch, self._env.wall_ms())
@@ -312,7 +312,7 @@ class MetadataQuorum:
         return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass another node's request to the Raft core. `replied` gets the reply. Return a number for `withdraw`."""
+        """Pass `found` (sender id, request) to the Raft core. `replied` gets the reply. Returns `withdraw`'s ticket."""
         sender, request = found
         self._tickets += 1
         ticket = self._tickets
@@ -364,7 +364,7 @@ class MetadataQuorum:
             self._rearm.set()
 
     def _next_round(self) -> bool:
-        """Begin the next round of effects. Returns False if there is none, or a round's state is being made durable."""
+        """Begin the next round of effects. Returns False if there is none, or a round is still persisting its state."""
         if self._round is not None:
             return False
         ready = self._raft.ready()

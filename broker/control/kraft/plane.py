@@ -48,8 +48,8 @@ MOST_BYTES = 2**31 - 1
 
 
 def metadata_log_config(config: BrokerConfig) -> LogConfig:
-    """Return the settings of the metadata log: retention never shortens it, because snapshots do, and no batch is too
-    large, because the controller cannot take a decision back.
+    """Return the settings of the metadata log. Retention deletes nothing: only snapshots make old records unnecessary.
+    Batches may be of any size, because the controller cannot undo a decision whose batch is too large.
     """
     most = config.metadata_log_segment_bytes
     return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=MOST_BYTES)
@@ -133,8 +133,8 @@ class KraftControlPlane:
         return await self._own.allocate_producer_ids()
 
     def handlers(self) -> Mapping[int, NodeHandler]:
-        """Return the handlers of requests within the quorum, of brokers to the controller, and of Envelope (KIP-590),
-        by API key.
+        """Return the handlers of other nodes' requests, by API key: requests within the quorum (such as Vote), brokers'
+        requests to the controller, and clients' requests in an Envelope (KIP-590).
         """
         quorum, service = self.quorum.requests, self.service
 

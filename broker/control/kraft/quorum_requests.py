@@ -53,10 +53,11 @@ class QuorumRequestHandler:
         return wire.write_end(error or await self._reply(wire.read_end(request)))
 
     def fetch(self, request: FetchIn, version: int, answer: Callable[[list[Any]], None]) -> None:
-        """Handle another node's Fetch of the metadata log. The reply comes with records, a new high watermark, or after
-        max wait.
+        """Handle another node's Fetch of the metadata log. The response is sent once there are new records or a higher
+        high watermark, or after the request's max wait.
 
-        `answer` gets the response body as chunks, one of which may be a slice of the log's file, now or later.
+        `answer` is called once, now or later, with the response body in chunks. One chunk may be a slice of the log's
+        file.
         """
         error = wire.fetch_refusal(request, self._cluster_id)
         if error is None and request.replica_id == self._node_id:

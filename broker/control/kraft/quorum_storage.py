@@ -127,7 +127,9 @@ class QuorumStorage:
         return LogExtent(end, epochs, start, before[0] if start else 0)
 
     def trim(self, snapshot: SnapshotId, high_watermark: int) -> None:
-        """Drop the log before a snapshot's end, and older snapshots."""
+        """Delete the log before the end of `snapshot`, and older snapshots. Segments are deleted only below
+        `high_watermark`.
+        """
         self._log.increment_log_start(snapshot.end_offset)
         self._log.delete_old_segments(self._env.wall_ms(), high_watermark)
         for older in [found for found in self.snapshots.ids if found < snapshot]:
@@ -143,8 +145,8 @@ class QuorumStorage:
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Apply an operation to the log on disk. The Raft core has applied it to its model of the log, so a different
-        result is a bug.
+        """Apply an operation to the log on disk. The Raft core has already applied it to its model of the log, so an
+        assertion fails if disk and model differ afterwards.
         """
         match op:
             case AppendLeaderBatch():
@@ -198,8 +200,8 @@ class QuorumStorage:
         return self._log.slice(offset, limit, max_bytes, True)
 
     def read(self, offset: int, limit: int) -> tuple[int, CommittedRecords]:
-        """Return (end, records): the written metadata records in [offset, limit), without control records, and the
-        offset at which the written part ends.
+        """Return (end, records): the metadata records in [offset, end), without control records. `end` is `limit`, or
+        the end of the log if the log does not reach `limit`.
         """
         end = min(limit, self._log.log_end_offset)
         found: CommittedRecords = []

@@ -123,7 +123,9 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
 
 
 def _only(kind: Any, api_key: int, version: int, view: memoryview) -> Any:
-    """Decode a response and return its only partition."""
+    """Decode a response of class `kind`, and return the data of its only partition. Raises MalformedFrame if the
+    response has an error, or not exactly one partition.
+    """
     _, at = decode_response_header(view, api_key, version)
     response, _ = kind.decode(view, at, version)
     if response.error_code or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
@@ -163,10 +165,10 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
 
 
 def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
-    """Return the spans of the complete batches, and the position at which their bytes end.
+    """Return the spans of the complete batches in a Fetch response, and the position at which their bytes end.
 
-    Checks the batches' CRCs before the Raft core takes them in. The sender may have truncated its file while it sent
-    from it, and the bytes may then belong to other batches.
+    Raises MalformedFrame if the CRC of a batch is wrong. The leader sends the bytes from its log file. If it truncates
+    the log while it sends, they may be bytes of other batches.
     """
     spans, stop = [], 0
     for header, start, stop in batches(records):
@@ -206,20 +208,21 @@ def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
 
 
 def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
-    """Return the sender of a Vote that is not refused, and its request to the Raft core."""
+    """Return the sender's id, and the Vote in the Raft core's form. The request must have passed `refusal`."""
     part = request.topics[0].partitions[0]
     return part.replica_id, Vote(part.replica_epoch, part.last_offset_epoch, part.last_offset, part.pre_vote)
 
 
 def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch]:
-    """Return the sender of a BeginQuorumEpoch and its request to the Raft core."""
+    """Return the sender's id, and the BeginQuorumEpoch in the Raft core's form. The request must first pass `refusal`.
+    """
     part = request.topics[0].partitions[0]
     return part.leader_id, BeginEpoch(part.leader_epoch)
 
 
 def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
-    """Return the sender of an EndQuorumEpoch and its request to the Raft core. Successors are read from whichever of
-    the two fields has them: candidates with directory ids, or plain ids as in version 0.
+    """Return the sender's id, and the EndQuorumEpoch in the Raft core's form. The request must have passed `refusal`.
+    Successors are read from `preferred_candidates` or, if these are empty as in version 0, from `preferred_successors`.
     """
     part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
@@ -227,7 +230,7 @@ def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndE
 
 
 def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
-    """Return the sender of a Fetch and its request to the Raft core."""
+    """Return the sender's id, and the Fetch in the Raft core's form. The request must have passed `fetch_refusal`."""
     _, epoch, offset, last_epoch, _, _, high_watermark = request.topics[0][1][0]
     known = high_watermark if high_watermark >= 0 else HIGH_WATERMARK_IRRELEVANT
     return request.replica_id, Fetch(epoch, offset, max(last_epoch, 0), known, max(request.max_wait_ms, 0))
@@ -287,12 +290,12 @@ def write_description(
     now_ms: int,
     wall_ms: int,
 ) -> describe_quorum.DescribeQuorumResponse:
-    """Return the response to DescribeQuorum. `now_ms` and `wall_ms` are the same moment by the Raft core's and the wall
-    clock. The leader counts as caught up now (KIP-836).
+    """Return the response to DescribeQuorum. `now_ms` and `wall_ms` both give the present: by the Raft core's clock,
+    and by the wall clock, which the response uses. The leader counts as caught up now (KIP-836).
 
-    Each partition is UNKNOWN_TOPIC_OR_PARTITION unless the request names the metadata log's partition alone and once
-    (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener, because all traffic between nodes uses
-    it.
+    If the request names anything but the metadata log's only partition, or names it twice, every partition in the
+    response has UNKNOWN_TOPIC_OR_PARTITION (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener,
+    because all traffic between nodes uses it.
     """
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:

@@ -63,7 +63,7 @@ class SnapshotStore:
         replace_file(self._fs, self._path(snapshot), data)
 
     def add(self, snapshot: SnapshotId) -> None:
-        """Add a snapshot that `write` has written to `ids`."""
+        """Add to `ids` a snapshot that `write` has written."""
         self.ids = sorted({*self.ids, snapshot})
 
     def read(self, snapshot: SnapshotId) -> bytes:

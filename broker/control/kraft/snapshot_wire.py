@@ -35,7 +35,9 @@ def encode_request(request: FetchSnapshot, sender: int, cluster_id: str) -> tupl
 
 
 def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> FetchSnapshotReply:
-    """Decode another node's reply, with bytes copied out of `view`. Raises MalformedFrame if the reply is invalid."""
+    """Decode another node's reply, with bytes copied out of `view`. `error_of` maps a number to its ErrorCode. Raises
+    MalformedFrame if the reply is invalid.
+    """
     _, at = decode_response_header(view, ApiKey.FETCH_SNAPSHOT, SNAPSHOT_VERSION)
     response, _ = wire.FetchSnapshotResponse.decode(view, at, SNAPSHOT_VERSION)
     if response.error_code or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
@@ -66,7 +68,7 @@ def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | 
 
 
 def read_request(request: wire.FetchSnapshotRequest) -> tuple[int, FetchSnapshot]:
-    """Return the sender of a request that is not refused, and the request to the Raft core."""
+    """Return the sender's id, and the FetchSnapshot in the Raft core's form. The request must have passed `refusal`."""
     part = request.topics[0].partitions[0]
     snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     return request.replica_id, FetchSnapshot(part.current_leader_epoch, snapshot, part.position)
