@@ -8,6 +8,9 @@ own, from 1, never used again on this node:
     {"number": 2, "kind": "slow", "op": "fsync", "delay_ms": 100}
     {"number": 3, "kind": "quota", "free_bytes": 100000}
 
+Fault 1 fails the third matching write and all later ones. Under fault 3 all files together may still grow by 100,000
+bytes; then writes fail with ENOSPC. `limit_bytes` is explained at LIMIT_BYTES.
+
 crash: {"number": 4, "op": "fsync", "nth": 2} ends the broker by SIGKILL just before the second fsync from now on.
 """
 

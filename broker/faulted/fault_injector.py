@@ -100,8 +100,8 @@ class FaultInjector:
     # ---------------------------------------------------------------------------------------------------- the calls
 
     def check_crash_point(self, op: str, what: str) -> None:
-        """Count an fsync, write or send that is about to happen, and kill this OS process if the crash point names this
-        call.
+        """Count an fsync, write or send that is about to happen. Kill this OS process if the crash point names this
+        call. `what`: the file's path or the peer's address, for the report about the crash.
         """
         with self.lock:
             self._tally.call(op)

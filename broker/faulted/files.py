@@ -1,5 +1,5 @@
-"""Implements the files and names below a broker's log directories with disk faults, and journals each change before it
-happens, so that a power loss can undo it.
+"""Implements a broker's file system with disk faults. Each change of a file or a name below the log directories is
+journaled before it happens, so that a power loss can undo it.
 
 The real files always have the content that was written: reads and sendfile are those of `squall.broker.real_files`.
 Paths outside of the log directories are passed through.
@@ -21,7 +21,8 @@ from squall.broker.real_files import RealFile, RealFs
 
 
 class Inode:
-    """Holds the journal of one file, under whatever names the file has, while the file is open or has unsynced changes.
+    """Holds the journal of one file while the file is open or has unsynced changes. It stays the same if the file is
+    renamed.
     """
 
     __slots__ = ("gone", "handles", "journal", "number")
@@ -122,7 +123,9 @@ class FaultedFs(RealFs):
             self.injector.check_write(path, growth)
 
     def note_write(self, inode: Inode, offset: int, length: int, size: int, replaced: Buffer = b"") -> None:
-        """Journal a write. The caller holds the lock."""
+        """Journal a write. `size`: the file's size before the write. `replaced`: the bytes that it overwrites. The
+        caller holds the lock.
+        """
         if inode.gone:
             return
         inode.journal.record_write(offset, length, size, replaced)
@@ -133,7 +136,7 @@ class FaultedFs(RealFs):
             self._write_back(next(iter(self._waiting)))
 
     def note_cut(self, inode: Inode, fd: int, size: int) -> None:
-        """Journal a truncation. The caller holds the lock."""
+        """Journal a truncation of the open file `fd` to `size` bytes. The caller holds the lock."""
         before = os.fstat(fd).st_size
         if inode.gone or before == size and inode.journal.is_clean:
             return
@@ -169,7 +172,7 @@ class FaultedFs(RealFs):
         self._pending_bytes -= self._waiting.pop(number, 0)
 
     def _write_back(self, number: int) -> None:
-        """Treat a file's unsynced bytes as written back, as a kernel does when memory is short."""
+        """Treat the unsynced bytes of an inode number as written back, as a kernel does when memory is short."""
         self.injector.count_written_back(self._waiting.get(number, 0))
         self._no_longer_waits(number)
         inode = self._inodes.get(number)
@@ -192,7 +195,7 @@ class FaultedFs(RealFs):
         return found
 
     def _forget(self, number: int) -> None:
-        """Drop the journal of an inode whose file was removed or whose number has another file now."""
+        """Drop the journal of an inode number, because its file was removed or a new file has the number."""
         inode = self._inodes.pop(number, None)
         if inode is not None:
             inode.gone = True
@@ -209,7 +212,9 @@ class FaultedFs(RealFs):
         return any(path.startswith(root + "/") for root in self._roots)
 
     def _reported_path(self, path: str) -> str:
-        """Return the path as fault commands and evidence name it: relative to the parent of the log directory."""
+        """Return the path that `path_glob` is compared with and that a crash report names. It is relative to the parent
+        of the log directory: "data/t-0/00000000000000000000.log".
+        """
         root = next(root for root in self._roots if path == root or path.startswith(root + "/"))
         return os.path.relpath(path, os.path.dirname(root))
 

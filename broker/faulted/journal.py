@@ -83,7 +83,9 @@ class FileJournal:
         return self._base + self._end
 
     def fsync_succeeded(self, mark: int) -> None:
-        """Note that all changes before the mark are durable, except those of an earlier failed fsync."""
+        """Note that an fsync succeeded. `mark`: the journal's end when the fsync began. All changes before it are
+        durable, except those that an earlier, failed fsync covered.
+        """
         upto = mark - self._base
         if upto < HEADER.size:
             return
@@ -96,7 +98,9 @@ class FileJournal:
             self._compact(upto)
 
     def fsync_failed(self, mark: int) -> None:
-        """Note that an fsync failed: the kernel then marks its pages clean, so no later fsync makes them durable."""
+        """Note that an fsync failed. `mark`: the journal's end when the fsync began. The kernel marks the file's pages
+        clean after a failure, so no later fsync makes the changes before `mark` durable.
+        """
         self._has_failed_sync = True
         self._note(FAILED, max(0, mark - self._base), 0, 0)
 

@@ -1,10 +1,14 @@
 """Simulates a power loss: removes the changes of a dead broker's files that were not durable, in part or completely.
 
-Data that an fsync covered is not harmed. In half of the cases all unsynced writes and truncations of a file up to a
-random one survive; each of the others survives, survives in part ("tears") or is lost, independently. Of a directory's
-name changes a prefix survives, because journaling file systems commit them in order (the simulator also has directories
-in which later changes outlive earlier ones). A file whose name is lost is gone with all its bytes, synced or not. All
-random choices come from the given generator.
+Data that an fsync covered is not harmed. For each file a random number of its oldest unsynced writes and truncations
+survives; in half of the cases this number is 0. Each later one survives, survives in part ("tears") or is lost,
+independently of the others.
+
+Of the name changes in a directory, a random number of the oldest survives, because journaling file systems commit them
+in order. (The simulator also has directories in which later changes outlive earlier ones.) A file whose name is lost is
+gone with all its bytes, synced or not.
+
+All random choices come from the caller's generator.
 """
 
 from __future__ import annotations
@@ -47,8 +51,8 @@ def lose_power(
     """Apply a power loss to the files of a broker that has ended. Returns `LossCounts` as a dict. All remaining data is
     durable.
 
-    `changed` is called for each file that had unsynced bytes, that is gone because its name was lost, or that is back
-    because its removal was lost.
+    `folder` has the journals of `FaultedFs`, and `roots` are the log directories. `changed` is called for each file
+    that had unsynced bytes, that is gone because its name was lost, or that is back because its removal was lost.
     """
     loss = LossCounts()
     seen = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
@@ -111,8 +115,8 @@ def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: Los
 
 
 def _undo_name(directory: int, keep: str, change: NameChange) -> None:
-    """Undo one name change, after all later ones in its directory. A change that was journaled but never happened is
-    skipped.
+    """Undo one name change in `directory`, an open file descriptor. All later changes there must have been undone.
+    `keep`: the folder of the removed and replaced files. Skips a change that was journaled but never happened.
     """
     kept = f"{keep}/{change.kept}" if change.kept is not None else None
     if change.op == "create":
@@ -174,8 +178,8 @@ def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, lo
 def _draw(
     content: bytearray, change: FileChange, data: bytes, fate: float, rng: random.Random, loss: LossCounts
 ) -> None:
-    """Decide by `fate`, a number in [0, 1), whether one change survives, survives in part, or is lost; apply to
-    `content` what survives.
+    """Decide by `fate`, a number in [0, 1), whether one change survives, survives in part, or is lost. `data`: the
+    bytes that it wrote. Apply to `content`, the file's bytes, what survives.
     """
     loss.bytes_pending += len(data)
     if fate < SURVIVES:

@@ -27,7 +27,9 @@ OPS = ("fsync", "write", "send")
 
 @dataclass(frozen=True, slots=True)
 class TallyHeader:
-    """Holds the tally's fields before the slots: control file serial, incarnation, bytes written back."""
+    """Holds the first fields of a tally: the serial of the last applied control file, the incarnation that applied it,
+    and the bytes that were treated as written back (`through_bytes`).
+    """
 
     serial: int
     incarnation: int
@@ -36,7 +38,9 @@ class TallyHeader:
 
 @dataclass(slots=True)
 class FaultCounts:
-    """Holds one fault's counts. limit: a quota's limit, in bytes, of all files together; 0 until it is known."""
+    """Holds one fault's counts. calls: the calls that a `fail` fault matched. hits: the calls that the fault failed or
+    slowed. limit: the bytes that all files together may have under a `quota` fault; 0 until the fault is applied.
+    """
 
     calls: int = 0
     hits: int = 0
@@ -44,7 +48,7 @@ class FaultCounts:
 
 
 class FaultTally:
-    """Updates the memory-mapped file. Only one OS process may write to it."""
+    """Updates the tally, a memory-mapped file. Only one OS process may write to it."""
 
     def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -58,17 +62,17 @@ class FaultTally:
         self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
     def note(self, head: TallyHeader) -> None:
-        """Write the header, which names the applied control file."""
+        """Write the header: it has the serial of the control file that the broker has applied."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
 
     def call(self, op: str) -> None:
-        """Count an operation of OPS."""
+        """Count one call. `op`: "fsync", "write" or "send"."""
         self._calls[op] += 1
         CALLS.pack_into(self._map, CALLS_AT, *self._calls.values())
 
     def count(self, number: int) -> FaultCounts:
-        """Return a fault's counts so far; zeros if its slot belongs to another fault."""
+        """Return the counts of the fault with this number. They are zero if another fault has its slot in the file."""
         return _count(self._map[:], number)
 
     def put(self, number: int, count: FaultCounts) -> None:
@@ -77,7 +81,7 @@ class FaultTally:
 
 
 def read_tally(path: str) -> bytes:
-    """Return the present bytes of the file, for `head_of` and `count_of`; empty if there is no file."""
+    """Return the bytes of the tally file, for `head_of`, `count_of` and `calls_of`; empty if there is no file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -86,17 +90,17 @@ def read_tally(path: str) -> bytes:
 
 
 def head_of(data: bytes) -> TallyHeader | None:
-    """Return the header; None if the bytes are no tally (yet)."""
+    """Return the header in a tally file's bytes, or None if they are not a complete tally (yet)."""
     return _head(data)
 
 
 def count_of(data: bytes, number: int) -> FaultCounts:
-    """Return a fault's counts."""
+    """Return the counts of the fault with this number in a tally file's bytes; zeros if they have none."""
     return _count(data, number) if _head(data) is not None else FaultCounts()
 
 
 def calls_of(data: bytes, op: str) -> int:
-    """Return the number of calls of an operation of OPS, over all incarnations."""
+    """Return the number of calls of `op` ("fsync", "write", "send") in a tally file's bytes, over all incarnations."""
     return int(CALLS.unpack_from(data, CALLS_AT)[OPS.index(op)]) if _head(data) is not None else 0
 
 

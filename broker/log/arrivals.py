@@ -11,8 +11,8 @@ from squall.broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER
 
 
 def batch_around(records: memoryview, offset: int) -> int | None:
-    """Return the base offset of the first batch if `offset` lies inside of that batch and behind its base offset, else
-    None.
+    """Return the base offset of the first batch in `records` if that batch contains `offset` but begins before it.
+    Otherwise return None.
     """
     if len(records) >= HEADER_SIZE:
         base, *_, delta = HEADER.unpack_from(records)[:7]

@@ -58,7 +58,9 @@ _NAMES = tuple(field.name for field in fields(LogConfig))
 
 
 def of_broker(config: object) -> dict[str, Any]:
-    """Return the log settings that a broker has for all of its topics."""
+    """Return the log settings that come from the broker's `config` and not from the topic's. They have the same values
+    for all topics. `LogConfig.of` takes them as `changes`: {"producer_id_expiration_ms": 86400000, ...}.
+    """
     names = (
         "producer_id_expiration_ms",
         "squall_decompressed_batch_max_bytes",

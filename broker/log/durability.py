@@ -94,7 +94,11 @@ class DurabilityTracker:
     def job(
         self, fs: Fs, directory: str, segments: Sequence[Segment], end_offset: int, generation: int, *, indexes: bool
     ) -> FlushJob | None:
-        """Return the job of `Log.begin_flush`, or None if all is durable. The last segment is the active one."""
+        """Return the job that `Log.begin_flush` returns, or None if all is durable.
+
+        The last of `segments` is the active one. `end_offset`: the log's end. `generation`: the log's count of
+        truncations. `indexes`: include the indexes of the active segment.
+        """
         files: list[File] = []
         inactive: list[Segment] = []
         active = segments[-1]
@@ -119,8 +123,9 @@ class DurabilityTracker:
         )
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:
-        """Raise the recovery point after a job has run, for `Log.finish_flush`. `generation` is the log's present
-        generation.
+        """Raise the recovery point to the end offset of a flush job that has run (see `Log.finish_flush`). Does not
+        raise it if the log was truncated meanwhile: `generation`, the log's present count of truncations, is then above
+        the job's.
         """
         assert job.generation <= generation
         assert job.names <= self._names

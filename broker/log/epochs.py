@@ -18,8 +18,8 @@ class EpochCache:
     """Holds a log's leader epochs with their start offsets, both strictly ascending, as in `leader-epoch-checkpoint`.
 
     Changes are made in memory and set `dirty`; the log writes the file before its next append. Until then memory and
-    file differ only for offsets at or beyond the log's end, which loading drops. So a new leader epoch costs no fsync
-    before the first append in that epoch.
+    file differ only in entries that start at or beyond the log's end, and loading the log removes such entries. So a
+    new leader epoch costs no fsync before the first append in that epoch.
     """
 
     __slots__ = ("_fs", "_path", "dirty", "entries", "latest")

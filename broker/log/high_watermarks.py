@@ -17,8 +17,8 @@ ASIDE = ".draft"
 
 
 class HighWatermarkCheckpoint:
-    """Reads and replaces the checkpoint in one log directory. Only one task may use it, except for
-    `CheckpointDraft.write` and `sync`.
+    """Reads and replaces the file replication-offset-checkpoint of one log directory. Only one task may call the
+    methods of this class. `CheckpointDraft.write` and `CheckpointDraft.sync` may run in a thread.
     """
 
     def __init__(self, fs: Fs, log_dir: str) -> None:

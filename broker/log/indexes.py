@@ -30,7 +30,7 @@ class IndexFile(Generic[E]):
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> E:
-        """Return an entry with the fields that `ENTRY` unpacked."""
+        """Make an entry from the field values that `ENTRY` unpacked."""
         raise NotImplementedError
 
     __slots__ = ("_count", "_file", "_fs", "_path", "_pending")
@@ -137,16 +137,16 @@ class OffsetIndex(IndexFile[OffsetIndexEntry]):
     __slots__ = ()
 
     def batch_before(self, relative_offset: int) -> int:
-        """Return the position of an indexed batch such that no earlier batch reaches `relative_offset`; 0 if no entry
-        is below it.
+        """Return the byte position in the log file from which to search for the batch with `relative_offset`. It is the
+        start of the last indexed batch that ends at or before this offset, or 0 if there is none.
         """
         assert relative_offset >= 0
         at = self.last_where(lambda entry: entry.relative_offset <= relative_offset)
         return 0 if at < 0 else self[at].position
 
     def boundary_before(self, relative_limit: int, position: int) -> int:
-        """Return a position, at most `position`, where a batch begins and before which all offsets are below
-        `relative_limit`.
+        """Return the start of the last indexed batch that begins at or before byte `position` of the log file and ends
+        below `relative_limit`. Return 0 if there is none.
         """
         assert relative_limit >= 0
         assert position >= 0
@@ -187,7 +187,9 @@ class TimeIndex(IndexFile[TimeIndexEntry]):
         self.last_timestamp = None
 
     def offset_before(self, timestamp: int) -> int:
-        """Return a relative offset such that all batches before the batch at this offset are older than `timestamp`."""
+        """Return the relative offset from which to search for `timestamp`: all batches before it are older. Return 0 if
+        the index excludes no batch.
+        """
         at = self.last_where(lambda entry: entry.timestamp < timestamp)
         return 0 if at < 0 else self[at].relative_offset
 
@@ -210,7 +212,7 @@ class AbortedIndex(IndexFile[AbortedTxn]):
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> AbortedTxn:
-        """Return an entry with the unpacked fields, without the version."""
+        """Make an entry from the field values that `ENTRY` unpacked. Drops the first of them, the format version."""
         _, *fields = iterable
         return AbortedTxn(*fields)
 

@@ -86,9 +86,9 @@ class Log:
         """Counts truncations. Slices that were made before a truncation must not be sent after it."""
         self.recovery = RecoveryResult(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] = lambda log: None
-        """Is called when recovery point or log start were lowered, before files change, to save the new values."""
+        """Is called after recovery point or log start were lowered, and before files change, to save the new values."""
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
-        """Is called before records from an offset on are removed other than by retention, to correct checkpoints."""
+        """Is called before a truncation, with the first offset that it removes, to lower the saved high watermark."""
         self.may_be_small: Callable[[], bool] = lambda: True
         """Returns whether a segment below SMALL_BYTES may be rolled, whatever the topic's settings say."""
         self.configure(config)
@@ -215,8 +215,8 @@ class Log:
         return marker_answer(verdict, self.log_end_offset)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
-        """Append the unchanged batches that a leader sent when it was asked in `leader_epoch`. They must begin at the
-        log's end. Skips a partial last batch, and everything from a batch of a later epoch on.
+        """Append the batches in a leader's response unchanged. They must begin at the log's end. Skips a partial last
+        batch, and everything from the first batch with an epoch above `leader_epoch`, the epoch of the request.
 
         Appends nothing on CorruptRecords and UnexpectedOffset. Writes once for each segment that gets batches.
         """
@@ -300,10 +300,10 @@ class Log:
     # --------------------------------------------------------------------------------------------------- reading
 
     def slice(self, offset: int, limit_exclusive: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return complete batches of one segment, from the batch with `offset` up to `limit_exclusive`, or None.
+        """Return complete batches of one segment: from the batch with `offset`, all below `limit_exclusive`.
 
-        The slice has at most `max_bytes`, but at least one batch if `at_least_one`. The caller has checked that
-        `offset` may be read.
+        The slice has at most `max_bytes`, but at least one batch if `at_least_one`. Returns None if no batch meets
+        this. The caller has checked that `offset` may be read.
         """
         active = self._active
         if offset >= active.base_offset:
@@ -320,7 +320,7 @@ class Log:
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """Return a lookup of the first record below `limit` that is not older (ms), or (None) of the newest record."""
+        """Return a lookup below `limit`: of the first record since `timestamp` (ms), or of the newest if it is None."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
@@ -335,8 +335,8 @@ class Log:
         return self.log_end_offset
 
     def recall_undecided(self, high_watermark: int) -> None:
-        """Find, after loading, the ended transactions whose markers are not below `high_watermark` yet (mechanism R5).
-        Reads the batches, because producer snapshots do not contain them.
+        """Restore `producers.undecided` after loading (mechanism R5): the ended transactions whose markers are not
+        below `high_watermark` yet. Reads the batches, because producer snapshots do not list these transactions.
         """
         if high_watermark < self.log_end_offset and self.producers.has_ended_transactions():
             start, end = self.segments[0].base_offset, self.log_end_offset
@@ -347,8 +347,8 @@ class Log:
     # ------------------------------------------------------------------------------------------------ truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove the batches at and after `offset`, with the batch that contains it, durably. Returns whether any was
-        removed. Also removes an epoch that begins at the end: it belongs to a leadership that wrote nothing.
+        """Durably remove the batches that contain or follow `offset`. Returns whether there were any. Also removes a
+        leader epoch that starts at the log's end: its leader wrote nothing.
         """
         assert offset >= 0
         self._check()
@@ -426,8 +426,8 @@ class Log:
         return True
 
     def delete_old_segments(self, wall_ms: int, high_watermark: int) -> list[int]:
-        """Delete the oldest segments that retention or the log start allow, below `high_watermark` only. Returns their
-        base offsets. The log start moves to the first remaining segment.
+        """Delete the oldest segments that are below the log start or beyond retention, up to `high_watermark`. Returns
+        their base offsets. The log start moves to the first remaining segment.
         """
         assert high_watermark <= self.log_end_offset
         doomed = deletable(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)

@@ -1,9 +1,12 @@
 """Searches a log for records by timestamp (ListOffsets, mechanism R6 in docs/mechanisms.md, KIP-734).
 
-Batch headers lead to the batch that may hold the record, and only that batch is decompressed. A small batch can
-decompress to much, so a `TimestampLookup` runs in steps, and its caller searches each batch on or off the event loop. A
-lookup also pauses between headers, because a segment may have hundreds of thousands. Between two steps the log may grow
-or lose its beginning. If its end is truncated, this broker no longer leads, and the caller gives the lookup up.
+A lookup reads batch headers to find a batch that may hold the record, and decompresses only such batches. A small batch
+can decompress to many bytes. So a `TimestampLookup` runs in steps, and its caller decides for each batch whether to
+search it on the event loop or in a thread. A lookup also pauses between headers, because a segment may have hundreds of
+thousands of them.
+
+Between two steps the log may grow, or lose its oldest segments. If its end is truncated, this broker is no longer the
+leader, and the caller must drop the lookup.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ longer.
 
 HEADERS_A_TURN = 2_000
 BYTES_A_TURN = 64 << 10
-"""Limits the bytes searched on the event loop before other tasks run: so many bytes may hold 9,000 records and take 20
-ms.
+"""Limits the bytes that a search reads on the event loop before other tasks run. 64 KiB may hold 9,000 records, and
+searching them may take 20 ms.
 """
 
 
@@ -80,8 +83,10 @@ class CandidateBatch(NamedTuple):
         return not self.header.attributes & CODEC_MASK and len(self.data) <= QUICK_BYTES
 
     def search(self, is_given_up: Callable[[], bool] = lambda: False) -> TimestampAndOffset | None:
-        """Return the first record with at least the wanted timestamp, or None. If the records cannot be read, or
-        reading them exceeds `max_bytes`, returns the batch's own timestamp and offset. Does not access the log.
+        """Return the first record with at least the wanted timestamp, or None. Does not access the log.
+
+        If the records cannot be read, returns the timestamp and offset in the batch header instead. The same holds if
+        they decompress to more than `max_bytes`, or if `is_given_up`, which is called from time to time, returns True.
         """
         header, data = self.header, memoryview(self.data)
         try:
@@ -102,8 +107,11 @@ class TimestampLookup:
     def __init__(
         self, segments: Sequence[Segment], start: int, limit: int, timestamp: int | None, config: LogConfig
     ) -> None:
-        """Prepare a search of `segments`, the log's own list, which may change between steps, for `timestamp`, or for
-        the largest timestamp if it is None.
+        """Prepare a search in the offsets from `start` to `limit` (exclusive). It finds the first record with at least
+        `timestamp` (ms), or the record with the largest timestamp if `timestamp` is None.
+
+        `segments` is the log's own list, so it may change between two steps. `config` limits the size of decompressed
+        batches.
         """
         self._segments, self._start, self._limit = segments, start, limit
         self._max_bytes = config.squall_decompressed_batch_max_bytes

@@ -145,7 +145,9 @@ class LogManager:
         return list(self.logs.values())
 
     def _ended_cleanly(self, marker_epoch: int | None) -> bool:
-        """Return whether the clean-shutdown file was there, so that the logs need no recovery."""
+        """Return whether the previous run shut down cleanly, so that the logs need no recovery. `marker_epoch`: the
+        broker epoch in the clean-shutdown file (-1 if it names none), or None if there was no such file.
+        """
         return marker_epoch is not None
 
     def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:

@@ -1,4 +1,4 @@
-"""Builds a leader's answers to batches of producers that it does not append, because they are refused or duplicates."""
+"""Builds the leader's result for a producer's batch that is not appended, because it is refused or a duplicate."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Defines the rules of idempotence and transactions in one log, as methods that change nothing.
 
-Each rule is a method, as in `squall.broker.replication.rules`, so that a mutant can replace exactly one. There are two
-transaction versions (KIP-890): with version 1 a producer keeps its epoch from one transaction to the next; with version
-2 every end of a transaction raises the producer's epoch.
+Each rule is a method, as in `squall.broker.replication.rules`, so that a planted bug (`chaos/mutants`) can replace
+exactly one rule. There are two transaction versions (KIP-890): with version 1 a producer keeps its epoch from one
+transaction to the next; with version 2 every end of a transaction raises the producer's epoch.
 """
 
 from __future__ import annotations
@@ -141,9 +141,11 @@ class ProducerRules:
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     def is_voided(self, asked: VerificationStateEntry, marker_epoch: int, transaction_version: int) -> bool:
-        """Return whether a marker ends the transaction that the coordinator was asked about. A marker of transaction
-        version 2 has the epoch of the next transaction, and does not end a transaction of that epoch. A client may ask
-        with version 2 and end the transaction with version 1; the marker is then one of version 1.
+        """Return whether a marker ends the transaction of the verification `asked`, which must then be removed.
+
+        With transaction version 1 the marker has the epoch of the transaction that it ends. With version 2 its epoch is
+        one higher: a verification of the same epoch belongs to the next transaction and stays. A producer may verify
+        with version 2 and end the transaction with version 1; the marker's `transaction_version` is then 1.
         """
         of_next = asked.raises_epoch and transaction_version >= EPOCH_RAISED_BY_END
         return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not of_next)
@@ -155,9 +157,10 @@ class ProducerRules:
     # ------------------------------------------------------------------------------------------------------- markers
 
     def is_marker_late(self, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
-        """Return whether a marker has an epoch that is over in this log. With transaction version 2 a marker's epoch is
-        above that of the transaction it ends, so a marker of the same epoch was meant for the previous transaction
-        (KIP-1228).
+        """Return whether a marker comes too late: this log has a newer epoch of its producer.
+
+        With transaction version 2 a marker has a higher epoch than the transaction that it ends. So a marker with the
+        log's own epoch is late, too: it was meant for the previous transaction (KIP-1228).
         """
         if transaction_version >= EPOCH_RAISED_BY_END:
             return epoch <= entry.epoch
@@ -166,12 +169,12 @@ class ProducerRules:
     def is_marker_repeated(
         self, entry: ProducerStateEntry, epoch: int, marker: TxnMarker, transaction_version: int
     ) -> bool:
-        """Return whether the log has this marker already, because the answer to it was lost. It is answered as if it
-        was written now (KAFKA-19999).
+        """Return whether the log already has this marker. The coordinator repeats a marker if the response got lost,
+        and the repetition is acknowledged without an append (KAFKA-19999).
 
-        With transaction version 1 the epoch does not distinguish transactions, but without an open transaction there is
-        nothing to end. A marker of a newer coordinator is appended in any case, because it fences the older
-        coordinator.
+        A repetition has the producer epoch of the log, and finds no open transaction. With transaction version 1 the
+        coordinator epoch must be equal, too: a marker of a newer coordinator is appended, because it fences the older
+        one.
         """
         if entry.txn_first_offset >= 0 or epoch != entry.epoch:
             return False
@@ -188,8 +191,9 @@ class ProducerRules:
     # ------------------------------------------------------------------------------------------------ stable offsets
 
     def is_undecided(self, ended: EndedTxn, high_watermark: int) -> bool:
-        """Return whether an ended transaction still limits the last stable offset: until its marker is below the high
-        watermark. A new leader may lack the marker, and readers must not have read more than that leader has.
+        """Return whether an ended transaction still holds back the last stable offset, because its marker is not below
+        the high watermark yet. A new leader may lack that marker, and consumers must not have read beyond that leader's
+        last stable offset.
         """
         return ended.last_offset >= high_watermark
 

@@ -128,17 +128,20 @@ class ProducerStates(ProducerRules):
         assert self.verifications.get(producer_id) != {}
 
     def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
-        """Return the verification of a producer's epoch, answered or not; None if none was begun or a marker removed
-        it.
+        """Return the verification that `begin_verification` began for this producer and epoch, whether the coordinator
+        has answered or not. Return None if there is none, for example because a marker has removed it.
         """
         return self.verifications.get(producer_id, {}).get(epoch)
 
     def begin_verification(
         self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool
     ) -> VerificationStateEntry | None:
-        """Return the verification to request from the coordinator before a transactional batch is appended, or None if
-        none is needed: the transaction is open here, the coordinator has agreed, or the batch is a duplicate. The
-        caller sets `agreed`.
+        """Begin to verify with the coordinator that this partition is in the transaction of a batch (KIP-890). Call it
+        before the batch is appended.
+
+        Returns the verification to request; the caller sets its `agreed` if the coordinator confirms. Returns None if
+        no request is needed: the transaction is open in this log, the coordinator has confirmed it before, or the batch
+        is a duplicate. `raises_epoch`: the producer has transaction version 2.
         """
         assert header.attributes & TRANSACTIONAL_BIT
         producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence

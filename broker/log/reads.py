@@ -1,4 +1,4 @@
-"""Reads batches, aborted transactions, and producer state as of an offset from a log's segments."""
+"""Reads from a log's segments: batches, aborted transactions, and the producer state at an offset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from squall.broker.log.segment import Segment
 from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
 
 REFILL_BYTES = 1 << 20
-"""Limits, in bytes, how far before a producer snapshot batches are read to complete it: the snapshot has only the last
-batch of each producer.
+"""Limits how many bytes of batches before a producer snapshot are read again when it is loaded. The snapshot has only
+the last batch of each producer; this read finds the up to four batches before that one.
 """
 
 _base = attrgetter("base_offset")
@@ -29,8 +29,8 @@ def segment_at(segments: Sequence[Segment], offset: int) -> int:
 
 
 def headers(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tuple[Segment, BatchHeader, int, int]]:
-    """Yield segment, header and byte range of each batch from the one that contains `offset`, all entirely below
-    `limit`.
+    """Yield (segment, header, start, stop) for each batch that ends below `limit`, beginning with the batch that
+    contains `offset`. `start` and `stop` (exclusive) are the batch's byte range in the segment's file.
     """
     for segment in segments[segment_at(segments, offset) :]:
         for header, position, stop in segment.walk_from(offset):

@@ -39,9 +39,9 @@ def load(
 ) -> Log:
     """Load the log in `directory`, which is created if it is missing. `Log.recovery` describes what was found.
 
-    All file names are durable on return. Without the name of a first segment that is not at offset 0, a later start
-    could assign the same offsets again; removed files that return could be taken for files written later in their
-    place.
+    All file names are durable on return. Otherwise a power loss could lose the name of the first segment. If that
+    segment does not begin at offset 0, the log would then assign the same offsets again. Removed files could also
+    return, and be taken for files that were written later under their names.
 
     `clean`: the clean-shutdown file was there. `recovery_point`, `log_start_offset`: from the checkpoints.
     """
@@ -87,9 +87,7 @@ def load(
 
 
 def has_epoch(header: BatchHeader) -> bool:
-    """Return whether a batch has the leader epoch in which it was written. Epoch 0 is the first and valid
-    (KAFKA-10432).
-    """
+    """Return whether a batch names its leader epoch (-1: it does not). 0 is a valid epoch (KAFKA-10432)."""
     return header.leader_epoch >= 0
 
 
@@ -277,8 +275,8 @@ class _LogLoader:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def _complete_epochs(self) -> None:
-        """Rebuild the epochs before the first known epoch, if the log start is lower because a crash came before the
-        new start was checkpointed.
+        """Rebuild the epochs between the log start and the first known epoch. They are missing after a crash between
+        two steps: the log start was raised, which drops epochs, but the checkpoint still has the lower start.
         """
         known = self.epochs.entries
         first = max(self._log_start_offset, self.segments[0].base_offset)

@@ -1,4 +1,4 @@
-"""Defines the results of calls of a log."""
+"""Defines the results of a log's appends and of its recovery."""
 
 from __future__ import annotations
 

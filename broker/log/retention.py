@@ -11,8 +11,8 @@ from squall.broker.log.segment import Segment
 def deletable(
     segments: Sequence[Segment], config: LogConfig, wall_ms: int, log_start_offset: int, high_watermark: int
 ) -> int:
-    """Return how many of the oldest segments may be deleted: those below the log start, and those too old or too large
-    for a cleanup policy with "delete".
+    """Return how many of the oldest segments may be deleted. These are the segments below the log start and, with the
+    cleanup policy "delete", the segments beyond retention.ms or retention.bytes.
 
     Stops at a segment that is empty or reaches beyond the high watermark. A segment's age is that of its newest record.
     """

@@ -51,7 +51,7 @@ _CONCURRENT = TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class TransactionCoordinatorShard(TransactionRules):
-    """Holds one partition's transactional ids, with the state of the records replayed so far."""
+    """Holds the transactional ids of one partition of __transaction_state, as of the last replayed record."""
 
     __slots__ = ("_forgotten", "_offsets")
 
@@ -60,7 +60,9 @@ class TransactionCoordinatorShard(TransactionRules):
         self.transactions = {}
         self._offsets: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
-        """Holds the offset of the last tombstone, which a response about an unknown id may depend on."""
+        """Holds the offset of the last tombstone, which may have removed any unknown id. A response about an unknown id
+        must not be sent before this tombstone is committed.
+        """
 
     # ---------------------------------------------------------------------------------------------------------- replay
 
@@ -241,12 +243,12 @@ class TransactionCoordinatorShard(TransactionRules):
         )
 
     def _fence(self, found: TransactionMetadata, now_ms: int) -> TransactionLogRecord:
-        """Abort the open transaction in an epoch that its producer does not have. One record does both, so that the
-        producer is never fenced while the abort is undecided.
+        """Return a record that fences the producer of the open transaction: it raises the epoch and decides the abort.
+        One record does both, so that the producer is never fenced while the abort is undecided.
 
-        With transaction version 2 the producer may still claim the epoch before the fence, and continue after a
-        time-out (KIP-588, KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle
-        the marker as one of version 1.
+        With transaction version 2 the producer may still claim its old epoch and continue after a time-out (KIP-588,
+        KIP-360), until another producer initializes. In the last epoch the fence cannot raise the epoch; partitions
+        then handle the marker as one of version 1.
         """
         assert found.state == TxnState.ONGOING
         version = V1 if self.is_last_epoch(found.epoch) else self.settings.version

@@ -15,9 +15,12 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 32_767
-"""Is the last epoch of a producer id. No client gets it, so that the producer with the epoch before can be fenced."""
+"""Is the last epoch of a producer id. Clients get only lower epochs, so that a fence can always raise a client's epoch.
+"""
 V1: Final = 0
-"""Is the transaction version of clients whose producer epoch stays the same between transactions."""
+"""Is the transaction version of clients whose producer epoch stays the same between transactions. Kafka's records have
+0 for these clients (versions 0 and 1).
+"""
 V2: Final = 2
 """Is the transaction version with which each end of a transaction raises the producer epoch (KIP-890 part 2)."""
 
@@ -90,15 +93,19 @@ class TransactionMetadata:
     client_version: int = V1
     """Holds the transaction version, V1 or V2, of the client whose request wrote the latest record."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """Holds the epoch before the last bump, which its producer may claim (KIP-360). Kafka's records lack it. So a new
-    coordinator knows it only after the end of a transaction with transaction version 2, and fences retries of a bump by
-    InitProducerId.
+    """Holds the epoch before the last bump. If the response with the bumped epoch got lost, the producer sends this
+    epoch again (KIP-360).
+
+    Kafka's records lack it. A new coordinator can infer it only from the end of a transaction with transaction version
+    2. After a bump by InitProducerId it cannot, and fences the retry.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogRecord:
-    """Is the log record of the state of a transactional id. None removes the id."""
+    """Represents a record of __transaction_state. `transaction` is the new state of the transactional id, or None to
+    remove the id (a tombstone).
+    """
 
     transactional_id: str
     transaction: TransactionMetadata | None
@@ -206,7 +213,7 @@ class TxnResponse:
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
-    """Holds the error for each partition of a VerifyPartitions that had no error as a whole."""
+    """Holds an error or NONE for each partition of a VerifyPartitions; empty if the whole request has an `error`."""
     transaction: TransactionMetadata | None = None
     """Holds the transaction that a DescribeTransaction asked for."""
 
@@ -222,7 +229,7 @@ class TxnCoordinatorResult:
     needs_producer_id: bool = False
     """Is True if nothing is decided yet: decide again with a fresh producer id."""
     used_producer_id: bool = False
-    """Is True if the records use the fresh producer id, which must not be used again."""
+    """Is True if the records use the fresh producer id that `decide` got. It must then not be used again."""
 
 
 @dataclass(frozen=True, slots=True)
