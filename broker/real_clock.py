@@ -40,7 +40,9 @@ class RealClock:
         return self._anchor_node + (now - self._anchor_real) * self.rate
 
     def wall_ms(self) -> int:
-        """Return wall-clock ms since the Unix epoch, with the offset and what the rate has added so far."""
+        """Return wall-clock ms since the Unix epoch, plus the offset, plus what the clock's rate has added since offset
+        or rate last changed.
+        """
         if self._path is None:
             return int(time.time() * 1000)
         self._look(time.monotonic())

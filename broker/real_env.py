@@ -1,12 +1,13 @@
 """Implements Env over the operating system: raw non-blocking sockets under trio's event loop, files by descriptor, real
 clocks.
 
-In the broker only this module, `real_files`, `real_clock` and `faulted` may import `time`, `socket`, `random`, calls of
-`os` on files, and `trio.to_thread`. (`turn_meter` may read CPU time, which decides nothing.)
+In the broker only this module, `real_files`, `real_clock` and the package `faulted` may import `time`, `socket`,
+`random`, calls of `os` on files, and `trio.to_thread`. (`turn_meter` may read CPU time, because it only measures: no
+decision depends on it.)
 
 Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
-broker's throughput. The contract of `Transport` (calls that move data never wait, waits never move data) makes each
-wake-up one `wait_readable` and one `recv_into`.
+broker's throughput. Calls of `Transport` that move data never wait, and its waits never move data. So receiving takes
+one `wait_readable` and one `recv_into`.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class RealTransport(Transport):
 
     @override
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """Send bytes of `file` without copying them (mechanism L2). Raises LinkClosed also if the file ends before
-        these bytes.
+        """Send up to `length` bytes of `file` by sendfile(2), without copying them (mechanism L2 in
+        docs/mechanisms.md). Return how many were sent. Raises LinkClosed also if the file has no byte at `offset`.
         """
         if length <= 0:
             return 0

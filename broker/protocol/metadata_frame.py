@@ -77,7 +77,8 @@ def _unsigned(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def encode_control_record(message: Message, version: int = 0) -> tuple[bytes, bytes]:
-    """Return key and value of a control record of KRaft; the body's own version is set. ValueError for another message.
+    """Return key and value of a KRaft control record. The value is `message`, encoded in schema version `version`, and
+    begins with that version. ValueError for another kind of message.
     """
     kind = _TYPE_OF.get(message.__class__)
     if kind is None:

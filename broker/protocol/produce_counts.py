@@ -1,8 +1,8 @@
 """Counts Produce requests by their producers' settings (client id, acks, idempotence, transactional id, codec), and
 traces the counts: they show what was sent, not only what was configured.
 
-The first request with new settings is traced at once, so that `kill -9` loses no settings, at most the newest counts.
-Further lines follow when a count has grown by a quarter, so the number of lines grows with its logarithm.
+The first request with new settings is traced at once, so `kill -9` can lose the newest counts, but no settings. Each
+further line follows when the count has grown by a quarter, so frequent settings fill few lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ Settings = tuple[str | None, int, bool, str | None, int]
 
 
 class ProducerSettingsCount:
-    """Counts requests with the same settings."""
+    """Counts the Produce requests with the same producer settings. `in_flight` is the largest number of them that one
+    connection had without a response. `requests_due` is the number of requests at which the next line is traced.
+    """
 
     __slots__ = ("in_flight", "is_traced", "requests", "requests_due")
 
@@ -53,11 +55,12 @@ class ProducerSettingsCounter:
         self._counts: dict[Settings | None, ProducerSettingsCount] = {}
 
     def count(self, client_id: str | None, request: ProduceIn, unanswered: Callable[[], int], most: int) -> None:
-        """Count a request by its first batch. A request without a readable batch is not counted.
+        """Count a request under the settings that it and its first batch have. A request without a readable batch is
+        not counted.
 
-        `unanswered` returns how many Produce requests of this connection have no response, this request included. It is
-        slow, so it is called only if `most`, which that number cannot exceed, is above the maximum so far. With acks=0,
-        which has no responses, both are ignored.
+        `unanswered` returns how many Produce requests of this connection have no response, this request included. The
+        largest such number is kept. The call is slow, and `most` is an upper limit of its result, so it is called only
+        if `most` is above the largest number so far. With acks=0, which has no responses, both are ignored.
         """
         records = _first_batch(request)
         if records is None:
@@ -80,7 +83,7 @@ class ProducerSettingsCounter:
             self._trace_count(settings, found)
 
     def trace_changed(self) -> None:
-        """Trace every count that has changed since it was last traced."""
+        """Trace the counts of those settings that had requests since their last line."""
         for settings, found in self._counts.items():
             if not found.is_traced:
                 self._trace_count(settings, found)

@@ -1,8 +1,9 @@
-"""Encodes and decodes record batches of format 2 (KIP-98): headers for the broker's path, whole records for clients,
+"""Encodes and decodes record batches of format 2 (KIP-98): headers for Produce and Fetch, whole records for clients,
 tools and logs.
 
-The broker reads 61 bytes per batch and never a single record. CRC-32C covers byte 21 to the end of a batch, so base
-offset and leader epoch can be rewritten in place. Timestamps are milliseconds since 1970, -1 for none.
+When a batch passes through the broker, this module reads its header of 61 bytes, not its records. CRC-32C covers byte
+21 to the end of a batch, so base offset and leader epoch can be rewritten in place. Timestamps are milliseconds since
+1970, -1 for none.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ length.
 """
 _TWO_BYTE_MASK: Final = 0x8081
 _TWO_BYTE_LENGTH: Final = 0x0080
-"""Is the result of masking two bytes (little-endian) with `_TWO_BYTE_MASK` if they are a complete varint of a length
-that is not negative: the first byte has the continuation bit, the second has not.
+"""Equals `pair & _TWO_BYTE_MASK` if `pair` (two bytes, little-endian) is a complete zigzag varint that is not negative:
+the first byte has the continuation bit, the second byte has not, and the lowest bit is 0.
 """
 _ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """Maps each zigzag varint of one byte to its value."""
@@ -77,7 +78,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Returns the offset of the last record that was produced. Compaction may have removed that record."""
+        """Returns the offset of the last record that the producer put into the batch. Compaction may have removed that
+        record.
+        """
         return self.base_offset + self.last_offset_delta
 
     @property

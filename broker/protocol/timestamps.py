@@ -11,7 +11,8 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 """Asks for the first record with the largest timestamp (KIP-734)."""
 EARLIEST_LOCAL: Final = -4
-"""Asks for the first offset that is not in tiered storage alone (KIP-405): here the log start."""
+"""Asks for the first offset that is on the broker's own disk, not only in tiered storage (KIP-405): here the log start.
+"""
 LATEST_TIERED: Final = -5
 """Asks for the last offset in tiered storage (KIP-1005): here there is none."""
 EARLIEST_PENDING_UPLOAD: Final = -6

@@ -57,8 +57,8 @@ most look-ups.
 """
 
 LONGEST_STRING: Final = 0x7FFF
-"""Limits the bytes of a string. Older versions and coordinators' records have two bytes for a length, and Kafka refuses
-a longer string in newer versions too.
+"""Limits the bytes of a string. Older versions of Kafka's messages, and the records of coordinators, give the length as
+an int16; Kafka refuses a longer string in newer versions too.
 """
 
 
@@ -171,7 +171,9 @@ def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Read the rest of the varint before a string, as `more` does: the string's length + 1."""
+    """Read the rest of the varint before a compact string, as `more` does. Return the string's length + 1 and the
+    position after the varint.
+    """
     value, at = more(view, at, first)
     if value > LONGEST_STRING + 1:
         raise MalformedFrame(f"a string of {value - 1} bytes")
@@ -189,12 +191,14 @@ def too_many(n: int) -> MalformedFrame:
 
 
 def tag_size(tag: int) -> MalformedFrame:
-    """Return the error for a tagged field whose content does not fill its size."""
+    """Return the error for a tagged field whose content does not end where the size before it says."""
     return MalformedFrame(f"the content of tagged field {tag} does not fill its size")
 
 
 def skip_tags(view: memoryview, at: int, count: int) -> int:
-    """Return the position after the tagged fields. `count` is the first byte of their number, not 0."""
+    """Return the position after the tagged fields. `count` is the first byte of the varint that gives the number of
+    fields; it is before `at`, and not 0.
+    """
     if count > 127:
         count, at = more(view, at, count)
     end = len(view)

@@ -42,7 +42,10 @@ class AppendFetchedBatches:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Asks to truncate the log. Later syncs of the log are reported with the new `generation`."""
+    """Asks to remove the records at and after `to_offset`. `generation` numbers such changes of the log. The caller
+    passes `Raft.synced` the number of the last change before a sync began, so that a sync from before this one is
+    ignored.
+    """
 
     to_offset: int
     generation: int
@@ -90,7 +93,9 @@ class Ready(NamedTuple):
     state: QuorumState | None
     """Must be durable (temporary file, fsync, rename, fsync of the folder) before any of the effects below begins."""
     log: tuple[LogOp, ...]
-    """Must be written to the page cache, in this order, before the messages are sent, because replies read the log."""
+    """Holds the changes of the log. They must be in the page cache, in this order, before the messages are sent,
+    because replies read the log.
+    """
     messages: tuple[QuorumMessage, ...]
     """May be sent in any order. For each request the caller calls `Raft.step` with the reply or `Raft.failed`, exactly
     once.

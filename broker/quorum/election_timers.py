@@ -34,11 +34,9 @@ class ElectionTimers:
         return self._rng.randrange(self._settings.jitter_ms)
 
     def for_votes(self, fresh: bool) -> int:
-        """Return the time-out of an election, which is also how long a voter waits for the result after it granted its
-        vote.
+        """Return the time-out of an election. A voter that has granted its vote waits as long for the result.
 
-        In a fresh cluster the first time-outs are short, and each election that was too short makes the next one
-        longer.
+        If `fresh`, the first time-outs are short, and each lost election makes the next time-out longer.
         """
         timeout = self._settings.election_timeout_ms
         if fresh:
@@ -61,7 +59,10 @@ class ElectionTimers:
         return min(self._settings.election_backoff_max_ms, self._settings.jitter_ms << min(doublings, 20))
 
     def after_end_of_epoch(self, successors: tuple[int, ...]) -> int:
-        """Return the pause before an election after the leader has resigned; 0 for the leader's first successor."""
+        """Return how long this node waits before it begins an election, once the leader has resigned. `successors` are
+        the voters that the leader named. The first of them does not wait (0 ms); the others wait for random times,
+        which grow with the place in the list.
+        """
         node_id = self._settings.node_id
         place = successors.index(node_id) if node_id in successors else len(successors)
         if successors and place == 0:

@@ -78,8 +78,8 @@ class FetchFromLeaderState:
         return self.source
 
     def wants(self, snapshot: SnapshotId) -> None:
-        """Begin to download `snapshot`, because the leader's log no longer has the next records. A running download of
-        the same snapshot continues.
+        """Note that this node needs `snapshot`, because the leader's log no longer has the next records, and begin to
+        download it. A running download of the same snapshot continues.
         """
         if self.download is None or self.download.snapshot != snapshot:
             self.download = SnapshotDownload(snapshot)

@@ -50,10 +50,11 @@ class LeaderState:
     ) -> None:
         self._settings = settings
         self.predecessor = predecessor
-        """Holds the previous leader and the time of its last answer to this node; None if this node does not know.
+        """Holds the leader that last answered this node, and the time of that answer in ms; None if this node does not
+        know.
 
-        A later leader that never answered this node has committed nothing: this node was elected, so it holds all
-        committed records, and it fetched them from the leaders that committed them.
+        There may have been later leaders that never answered this node, but they have committed nothing. This node was
+        elected, so it holds all committed records, and it fetched them from the leaders that committed them.
         """
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
@@ -184,7 +185,7 @@ class LeaderState:
     # ----------------------------------------------------------------------------------------------- telling the voters
 
     def acknowledged(self, voter: int, accepted: bool) -> None:
-        """Note a voter's answer to BeginEpoch."""
+        """Note a voter's answer to BeginEpoch: whether it accepted this node as the epoch's leader."""
         self._begun[voter] = accepted
 
     def next_begin_ms(self, voter: int) -> int:

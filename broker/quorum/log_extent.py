@@ -104,8 +104,8 @@ class LogExtent:
         return epoch == last_epoch and offset <= end
 
     def has_left(self, offset: int, last_epoch: int) -> bool:
-        """Return whether this log no longer has the records that another log needs next, so that the other log must
-        continue from a snapshot. The other log ends at `offset`, after a record of `last_epoch`.
+        """Return whether this log has left behind (trimmed) the records that another log needs next, so that the other
+        log must continue from a snapshot. The other log ends at `offset`, after a record of `last_epoch`.
         """
         if not self.start_offset:
             return False
@@ -114,10 +114,10 @@ class LogExtent:
         return offset < self.start_offset or other or last_epoch < self.start_epoch
 
     def truncation_target(self, epoch: int, end_offset: int) -> int:
-        """Return where to truncate this log if the leader says that its `epoch` ends at `end_offset`.
+        """Return where to truncate this follower's log if the leader says that its `epoch` ends at `end_offset`.
 
-        The target is found by epoch, not by the high watermark, which could lose committed records (KIP-101). If this
-        log lacks that epoch, truncate at the end of the epoch before it and ask the leader again (KIP-279).
+        Truncating to the high watermark instead could lose committed records (KIP-101). If this log lacks that epoch,
+        truncate at the end of the epoch before it and ask the leader again (KIP-279).
         """
         known, end = self.end_of(epoch)
         return min(end, end_offset) if known == epoch else end

@@ -122,8 +122,8 @@ class EndEpochReply:
 
 
 class FetchReply(NamedTuple):
-    """Answers Fetch. The leader's core leaves `spans` and `payload` to its caller, which reads [offset, limit) from the
-    log.
+    """Answers Fetch. The leader's Raft core names the records [offset, limit); its caller reads them from the log and
+    fills in `spans` and `payload`.
     """
 
     error: ErrorCode
@@ -136,7 +136,9 @@ class FetchReply(NamedTuple):
     """Names the snapshot to fetch if only a snapshot still holds the requested records."""
     offset: int = 0
     limit: int = 0
-    """Ends the records [offset, limit) that may be sent with the reply; none if both are equal."""
+    """Gives the exclusive end of the records that may be sent with the reply. They begin at `offset`; there are none if
+    both are equal.
+    """
     spans: tuple[BatchSpan, ...] = ()
     payload: object = None
     """Holds the batches that `spans` describes, which the core does not read."""
@@ -144,7 +146,8 @@ class FetchReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotReply:
-    """Answers FetchSnapshot. The leader's core leaves `size` and `payload` to its caller, which has the snapshot files.
+    """Answers FetchSnapshot. The leader's Raft core does not set `size` and `payload`: its caller, which has the
+    snapshot files, fills them in.
 
     SNAPSHOT_NOT_FOUND: the snapshot was deleted, so the fetcher asks for records again. POSITION_OUT_OF_RANGE: the
     snapshot ends before `position`.
@@ -156,7 +159,7 @@ class FetchSnapshotReply:
     snapshot: SnapshotId
     position: int
     size: int = -1
-    """Gives the size of the whole snapshot, in the unit of `position`."""
+    """Gives the size of the whole snapshot file, in bytes."""
     length: int = 0
     """Gives the length of `payload`."""
     payload: object = None

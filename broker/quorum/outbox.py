@@ -74,8 +74,8 @@ class Outbox:
         self._lines[voter].failures = 0
 
     def backoff_ms(self, voter: int) -> int:
-        """Count a failed request, and return the pause before the next one. The pause doubles with each failure
-        (KIP-144), up to a quarter of the fetch time-out: with Kafka's defaults the 500 ms of its raft client.
+        """Count a failed request, and return the pause before the next one, in ms. The pause doubles with each failure
+        (KIP-144), up to a quarter of the fetch time-out. By default that is 500 ms, as in Kafka's raft client.
         """
         line = self._lines[voter]
         line.failures += 1
@@ -88,17 +88,17 @@ class Outbox:
             line.due_ms = NEVER
 
     def due(self, voter: int, at_ms: int) -> None:
-        """Note that a request to this voter may be due from `at_ms` on."""
+        """Set a voter's due time: `take_due` returns the voter from `at_ms` on."""
         self._lines[voter].due_ms = at_ms
 
     def due_all(self, at_ms: int) -> None:
-        """Note that a request to every voter may be due from `at_ms` on."""
+        """Set the due time of every voter, as `due` does for one."""
         for line in self._lines.values():
             line.due_ms = at_ms
 
     def take_due(self, now_ms: int) -> list[int]:
-        """Return the voters to which a request may be due now, except those with an outstanding request. Each call of
-        `due` makes a voter appear once.
+        """Return the voters whose due time has come, except those with an outstanding request, and clear their due
+        times. The caller decides whether there is a request to send.
         """
         due = []
         for voter, line in self._lines.items():

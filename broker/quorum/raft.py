@@ -1,17 +1,16 @@
-"""Implements one node's part in the quorum, as KRaft does: Raft in which followers fetch (mechanism C2).
+"""Implements one node of the metadata quorum: Raft in which followers fetch, as in KRaft (C2 in docs/mechanisms.md).
 
-The code is pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` returns the
-effects (see `effects.Ready` for the order). Log contents stay with the caller; the core knows only the log's extent.
+The code does no I/O: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` returns the
+effects (see `effects.Ready` for the order). The caller keeps the log; the core knows only its offsets and epochs.
 
 These rules make it safe, in these places:
 - one vote per epoch, durable before it is answered: `_may_grant`, `QuorumMembership.move_to`, `Ready.state`
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
-- a record is committed once a majority, the leader after its own sync, holds it and the epoch's first record durably:
-  `LeaderState.committed_offset`
+- a record is committed once it and the epoch's first record are durable on a majority: `LeaderState.committed_offset`
 - a follower's log is a prefix of the leader's, or is truncated by epoch: `LogExtent.agrees`, `LocalLogModel.truncate`
 - a node that gave up an epoch's leadership never leads that epoch again, even after a restart: Role.RESIGNED
 - a leader notices that a majority has left it: `_check_quorum` (KAFKA-15489)
-- a snapshot of committed records replaces what the log has dropped: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
+- a snapshot holds the committed records trimmed from the log: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
 """
 
 from __future__ import annotations
@@ -178,7 +177,9 @@ class Raft:
         return base
 
     def synced(self, end_offset: int, generation: int, now_ms: int) -> None:
-        """Note that the log is durable to `end_offset`. `generation`: of the last Truncate before the sync, else 0."""
+        """Note that the log is durable to `end_offset`. `generation` is that of the last Truncate or InstallSnapshot
+        before the sync began, or 0; if it is not the newest, the call has no effect.
+        """
         if self._local.synced(end_offset, generation):
             if self.role is Role.FOLLOWER:
                 self._outbox.due(self._following.source, now_ms)
@@ -191,7 +192,7 @@ class Raft:
             self.member.snapshot = snapshot
 
     def trim(self, snapshot: SnapshotId) -> None:
-        """Drop the log before the end of an existing snapshot from the extent; the caller then drops it on disk."""
+        """Remove the records before an existing snapshot's end from `log`; the caller then trims the log on disk."""
         assert self.snapshot is not None
         assert snapshot <= self.snapshot
         self.log.trim_to(snapshot)
@@ -280,8 +281,7 @@ class Raft:
         return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node's own pre-vote goes first: it began just now, with an equal log and the lower id.
-
+        """Return whether this node's own pre-vote has priority: it began just now, with an equal log and the lower id.
         If both nodes granted the other's pre-vote, both would begin an epoch, vote for themselves, and elect no leader.
         """
         tally = self.member.tally if self.role is Role.PROSPECTIVE else None
@@ -368,7 +368,7 @@ class Raft:
                 pass
 
     def _learn(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Follow `leader_id`, or enter `epoch` with no leader (NO_NODE), if either is new to this node."""
+        """Follow `leader_id` in `epoch`, or only enter `epoch` (NO_NODE), if the epoch or its leader is new here."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
             pause_ms = self._timers.before_candidacy(self.member.is_fresh)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
-    """Holds this node's id, the voters, and the time-outs in ms. Comments name the Kafka setting of each."""
+    """Holds this node's id, the voters, and the time-outs in ms. A field's docstring names its Kafka setting, if any.
+    """
 
     node_id: int
     voters: tuple[int, ...]
@@ -18,8 +19,8 @@ class QuorumSettings:
     (controller.quorum.election.timeout.ms).
     """
     fetch_timeout_ms: int = 2000
-    """Makes a follower begin an election if it could not fetch for this time, and a leader resign if no majority
-    fetched from it for 1.5 times as long (controller.quorum.fetch.timeout.ms).
+    """Gives the time without a successful fetch after which a follower begins an election. A leader resigns if no
+    majority fetched from it for 1.5 times as long (controller.quorum.fetch.timeout.ms).
     """
     election_backoff_max_ms: int = 1000
     """Limits the pause after a lost election (controller.quorum.election.backoff.max.ms)."""
@@ -30,8 +31,8 @@ class QuorumSettings:
     fetch_max_wait_ms: int = 500
     """Limits how long a leader may park a fetch that finds nothing new."""
     jitter_ms: int = 150
-    """Limits the random pause before elections to which no other random time-out applies, above all the first election
-    of a new cluster.
+    """Limits short random pauses that keep nodes from acting at the same time: after the fetch time-out, for example,
+    and before the first election of a new cluster.
     """
 
     def __post_init__(self) -> None:

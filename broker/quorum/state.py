@@ -33,7 +33,9 @@ class QuorumState:
     leader_id: int = NO_NODE
 
     def to_json(self, voters: Sequence[int], cluster_id: str = "") -> str:
-        """Return the text of the file (data version 0, which includes the voters)."""
+        """Return the text of the quorum-state file, in KRaft's data version 0: it includes the voters and the cluster's
+        id.
+        """
         return json.dumps(
             {
                 "clusterId": cluster_id,
@@ -48,7 +50,7 @@ class QuorumState:
 
     @staticmethod
     def from_json(text: str) -> QuorumState:
-        """Parse the text of the file. Raises DamagedQuorumState."""
+        """Parse the text of a quorum-state file. Raises DamagedQuorumState."""
         try:
             fields: Any = json.loads(text)
             state = QuorumState(fields["leaderEpoch"], fields["votedId"], fields["leaderId"])

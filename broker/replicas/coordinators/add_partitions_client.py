@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 VERSION = 5
 """Is the version of AddPartitionsToTxn: the first version that may answer TRANSACTION_ABORTABLE."""
 LANE = "enrolment"
-"""Names the lane (separate connection) of AddPartitionsToTxn requests, because they wait for the coordinator's log."""
+"""Names the lane (separate connection) of AddPartitionsToTxn requests. The coordinator answers only when its own record
+is replicated, and other requests on the same connection would wait as long.
+"""
 
 Place = tuple[str, int]
 

@@ -86,8 +86,9 @@ L = TypeVar("L", bound=LedCoordinatorShard)
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Return whether a partition of the log has to be loaded, because this broker leads it in an epoch for which
-    `shards` has no shard yet. Call `unload` first for a shard that was loaded in an earlier epoch.
+    """Return whether a partition of the log has to be loaded: this broker leads it, and has no shard of it in this
+    leader epoch. `shards` maps partition indexes to shards. If it has a shard of an earlier epoch, this function first
+    calls `unload` with the index and that shard.
     """
     present = shards.get(h.state.index)
     if present is not None:
@@ -137,7 +138,8 @@ class CoordinatorLog:
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether this broker surely was the only leader at `since_s`, as `PartitionRules.is_followed` decides.
+        """Return whether this broker was certainly the partition's only leader at `since_s` (monotonic seconds),
+        because every replica that could be elected has fetched since then: see `PartitionRules.is_followed`.
         """
         return self._h.state.is_followed(since_s)
 
@@ -232,8 +234,9 @@ class CoordinatorLog:
             self._wait_for(offset + 1).calls.append(call)
 
     def _wait_for(self, end_offset: int) -> _CommitWait:
-        """Return a wait that ends once `end_offset` is committed: an existing wait for this offset or the next higher
-        one, else a new wait. (A transaction marker may be registered after waits for higher offsets.)
+        """Return a wait that ends once `end_offset` is committed. Waits are kept in the order of their offsets, so an
+        existing wait for this or the next higher offset is returned if there is one. (A transaction marker may be
+        registered after waits for higher offsets.)
         """
         awaited = self._awaited
         while awaited and self.is_committed(awaited[0].end_offset - 1):

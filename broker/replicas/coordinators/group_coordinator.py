@@ -1,12 +1,12 @@
 """Runs the group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (mechanism
 P5 in docs/mechanisms.md).
 
-Requests take effect at once, in the order in which they came. Stable committed offsets that wait for followers
-(`GroupCoordinator._confirm`) are an exception: they are read when they are answered. A request's records are appended
-and replayed in the same step; its response is sent once the records that it depends on are committed in the leader
-epoch in which the shard was loaded. A shard is loaded from the log's start when this broker leads the partition in a
-new epoch, serves once all records in the log are committed, and is unloaded with the leadership: waiting clients get
-NOT_COORDINATOR.
+Requests take effect at once, in the order in which they came. An exception is OffsetFetch with require_stable: it may
+wait until followers prove that this broker still leads (`_confirm`), and reads the offsets then. A request's records
+are appended and replayed in the same step; its response is sent once the records that it depends on are committed in
+the leader epoch in which the shard was loaded. A shard is loaded from the log's start when this broker leads the
+partition in a new epoch, serves once all records in the log are committed, and is unloaded with the leadership: waiting
+clients get NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
 TOMBSTONE_COST = 10
-"""Gives the cost of writing tombstones for a group, in units of a check for expired offsets."""
+"""Counts the writing of tombstones for a group as this many of the EXPIRED_IN_A_TURN checks."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 """Give the first and the longest pause between checks whether followers' fetches prove that this broker still leads."""
 ANSWERED_IN_A_TURN = 500
 """Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
-"""Gives the time in which a follower fetches again, not counting the time for which its fetch may be parked."""
+"""Gives the time that a follower needs to fetch again, in addition to replica.fetch.wait.max.ms."""
 POSITION_BYTES, REQUEST_BYTES = 110, 640
 """Give the memory, in bytes, of an offset in a waiting OffsetFetch and of the request itself."""
 CLOCK_STEP_S = 0.001
@@ -121,20 +121,20 @@ class GroupCoordinator:
         self._held = MemoryBudget(config.squall_groups_max_bytes, self._classic_groups)
         self._matching = RegexMatchCache(self.topics)
         self._matches = False
-        """Is True while a task matches the pending regular expressions."""
+        """Is True while the task `_match` runs, which matches topic names with members' regular expressions."""
         # Stay below offsets.commit.timeout.ms: after it clients get another error, after which Kafka's clients do not
         # look for another coordinator.
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
         """Gives the seconds after which a coordinator whose followers do not fetch may have been replaced."""
         self._unconfirmed: dict[HostedGroupShard, deque[UnconfirmedFetch]] = {}
-        """Holds each shard's requests for stable offsets that wait for followers to confirm this leader, in order."""
+        """Maps a shard to its waiting OffsetFetch requests (require_stable), oldest first: see `_confirm_later`."""
         self._unconfirmed_bytes = 0
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
         self._orphans = env.signal()
-        """Is set when the topic of committed offsets may have been deleted."""
+        """Is set when committed offsets may be orphans: their topic may have been deleted."""
         self._wakes_at_ms: int | None = None
         """Gives the monotonic time at which the timer task next runs; None while no deadline is set."""
         replicas.role_watchers[TOPIC] = self.role_changed
@@ -151,7 +151,7 @@ class GroupCoordinator:
         return group_number(self._config, "consumer.session.timeout.ms", given, of_broker)
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set the function that starts tasks. Call this before the control plane's first order."""
+        """Set the function that starts tasks. Call this before the control plane gives its first `Order`."""
         self._start_soon = start_soon
 
     def inspect(self) -> dict[int, HostedGroupShard]:
@@ -246,7 +246,7 @@ class GroupCoordinator:
         self._wake_at(shard.machine.next_deadline_ms())
 
     def transaction_ended(self, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
-        """Apply or drop a transaction's pending offsets, because its marker was appended to the log.
+        """Apply or drop a transaction's pending offsets, because its marker was appended to the log at offset `at`.
 
         This happens before the marker request is answered, so a client that learns of the commit finds the offsets
         (KAFKA-5600).
@@ -260,7 +260,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def partitions(self) -> int:
-        """Return how many partitions the log has, or will have once it is created."""
+        """Return the number of partitions of __consumer_offsets, also before the topic is created."""
         topic = self._image.topic(TOPIC)
         return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
 
@@ -305,13 +305,12 @@ class GroupCoordinator:
                 self._start_soon(self._match)
 
     def _is_confirmed(self, shard: HostedGroupShard, since_s: float) -> bool:
-        """Return whether a shard's state includes everything that was committed before `since_s`. A coordinator that is
-        cut off from the other brokers may have been replaced without knowing it. Once its successor commits a
-        transaction, the offsets here are old, and a client that trusts them writes the outputs of the same inputs
-        again.
+        """Return whether a shard's state includes everything that was committed before `since_s` (monotonic seconds). A
+        coordinator that is cut off from the other brokers may have been replaced without knowing it. Its offsets then
+        become old: a client that reads them processes inputs again whose outputs are already committed.
 
-        Raft leaders do the same before they serve reads (Ongaro 2014, 6.4): since the request came, all replicas that
-        could be elected have fetched from this leader.
+        Raft leaders make the same check before they serve reads (Ongaro 2014, 6.4): since the request came, all
+        replicas that could be elected have fetched from this leader.
         """
         return not self._config.squall_group_confirmed_positions or shard.log.is_followed(since_s)
 
@@ -365,7 +364,7 @@ class GroupCoordinator:
         del self._unconfirmed[shard]
 
     async def _match(self) -> None:
-        """Match the costly regular expressions in pieces, so that other tasks run between the pieces."""
+        """Match topic names with members' regular expressions, in pieces: other tasks run between the pieces."""
         while self._matching.waiting:
             await self._env.sleep(0)
             self._matching.advance()
@@ -491,7 +490,7 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """Return how many offsets the responses hold. A request for all of a group's offsets does not say how many."""
+    """Return the number of offsets in the responses. A request for all offsets of a group does not give it."""
     answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 

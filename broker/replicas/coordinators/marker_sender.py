@@ -1,10 +1,13 @@
 """Writes the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers, mechanism P3 in
 docs/mechanisms.md).
 
-Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the markers that wait for it. A marker is
-retried, on the partition's leader of that time, if its partition answers an error, or if the leader is unknown or
-unreachable. A partition whose topic is deleted needs no marker: this broker's image is at least as new as the image in
-which the partition was added, because a coordinator's leader epoch begins with a later metadata record.
+Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the markers that wait for it. A marker is sent
+again, to the leader that the partition has by then, if the partition answers an error, or if the leader is unknown or
+unreachable.
+
+A partition whose topic is missing in this broker's image needs no marker, because the topic was deleted. It cannot be
+missing because the image is old: each coordinator's leader epoch begins with a metadata record, so the image is at
+least as new as that of any earlier coordinator that added the partition.
 """
 
 from __future__ import annotations
@@ -53,9 +56,9 @@ class MarkerJob:
         self.log, self.transaction = log, transaction
         self.remaining: dict[TopicPartition, None] = dict.fromkeys(transaction.partitions)
         self.in_flight: dict[TopicPartition, int] = {}
-        """Maps a partition to the broker that was asked last. A refused partition stays here until it is retried. If
-        another broker leads the partition by then, that broker is asked at once, because the previous broker may never
-        answer.
+        """Maps a partition to the broker that its marker was last sent to. The entry is deleted when the marker is
+        written, or when the pause before a retry is over. Before that, the marker is sent again only if another broker
+        becomes the partition's leader, because the previous broker may never answer.
         """
 
     def marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
@@ -111,7 +114,9 @@ class MarkerSender:
         self._wanted.set()
 
     def retry_all(self) -> None:
-        """Try to send the markers of all jobs, because leaders may have changed or coordinators may have been lost."""
+        """Try again to send the markers of all jobs, because partitions may have new leaders. Jobs are dropped if this
+        broker no longer leads the partition of their coordinator's log.
+        """
         if self._jobs:
             self._wanted.set()
 
@@ -198,7 +203,9 @@ class MarkerSender:
         self._wanted.set()
 
     def _take(self, job: MarkerJob, broker_id: int, result: Any) -> None:
-        """Handle the results of one marker, partition by partition."""
+        """Handle a broker's response to the marker of a job. `result` is a WritableTxnMarkerResult, which has an error
+        code for each partition.
+        """
         for topic in result.topics:
             for part in topic.partitions:
                 error = ErrorCode(part.error_code)

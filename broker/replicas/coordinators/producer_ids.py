@@ -26,7 +26,7 @@ class ProducerIdManager:
         return self._next if self._next < self._end else -1
 
     def take(self) -> int:
-        """Return the next producer id, which no other producer gets. The block must not be used up."""
+        """Return the next producer id, which no other producer gets. Raises AssertionError if the block is used up."""
         assert self._next < self._end
         self._next += 1
         return self._next - 1

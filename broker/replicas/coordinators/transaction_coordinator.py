@@ -60,8 +60,8 @@ FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
 """Limits how many bytes of the log a load reads before other tasks run."""
 BYTES_OF_THE_END = 64
-"""Limits by how many bytes the record of a transaction's end may exceed the record before it: it also holds the
-client's transaction version and the next producer id.
+"""Gives the bytes, at most, by which the record that ends a transaction is larger than the record before it. The end
+also holds the client's transaction version and the next producer id.
 """
 DUE_IN_A_TURN = 100
 """Limits how many transactions are aborted, or transactional ids are expired, before other tasks run: some 10 ms."""
@@ -75,8 +75,8 @@ _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 
 
 def _spare_of(decision: TxnCoordinatorResult) -> int:
-    """Return the number of bytes that a record of an open transaction leaves free in its batch, because the slightly
-    larger record of the transaction's end must fit as well.
+    """Return the number of bytes to leave free in the batch of a decision. It is BYTES_OF_THE_END if a transaction is
+    open after the decision, because the larger record of its end must fit into a batch as well; else 0.
     """
     opens = any(w.transaction is not None and w.transaction.state == TxnState.ONGOING for w in decision.records)
     return BYTES_OF_THE_END if opens else 0
@@ -124,8 +124,8 @@ class TransactionCoordinator:
         replicas.role_watchers[TOPIC] = self.role_changed
 
     def bind(self, start_soon: Callable[..., None], markers: MarkerSender) -> None:
-        """Set the function that starts tasks and the sender of markers. Call this before the control plane's first
-        order.
+        """Set the function that starts tasks and the sender of markers. Call this before the control plane gives its
+        first `Order`.
         """
         self._start_soon, self._markers = start_soon, markers
         start_soon(self._abort_timed_out)
@@ -240,7 +240,7 @@ class TransactionCoordinator:
             self._decide(shard, request, answer)
 
     def partitions(self) -> int:
-        """Return how many partitions the log has, or will have once it is created."""
+        """Return the number of partitions of __transaction_state, also before the topic is created."""
         topic = self._image.topic(TOPIC)
         return len(topic.partitions) if topic is not None else self._config.transaction_state_log_num_partitions
 
@@ -283,7 +283,8 @@ class TransactionCoordinator:
                 self._when_decided(shard, transaction, required_offset)
 
     def _trace(self, shard: HostedTransactionShard, written: TransactionLogRecord, offset: int) -> None:
-        """Trace one line for each change of state. The record at `offset` is appended, but not committed yet."""
+        """Trace a transaction's change of state. Its record `written` is appended at `offset`, but not committed yet.
+        """
         found = written.transaction
         if found is None:
             self._env.trace("transaction_state", transactional_id=written.transactional_id, state="Dead",
@@ -307,11 +308,12 @@ class TransactionCoordinator:
         self, shard: HostedTransactionShard, request: Request, decision: TxnCoordinatorResult
     ) -> bool:
         """Return whether a request must wait, because its producer has begun the next transaction while markers of the
-        previous transaction are still being written. Markers seldom take more than a few ms, whereas a client that gets
-        CONCURRENT_TRANSACTIONS waits for 20 to 100 ms (KAFKA-5477).
+        previous transaction are still being written (`decision` is CONCURRENT_TRANSACTIONS). Markers seldom take more
+        than a few ms, whereas a client that gets this error waits for 20 to 100 ms (KAFKA-5477).
 
-        A request with any other epoch is refused at once, as by Kafka 4.3.1: it will be fenced when the markers are
-        written. A request from a partition's leader waits, too: Kafka's leaders retry for as long (KAFKA-18654).
+        A request is refused at once, as by Kafka 4.3.1, if its producer id or epoch is not that of the transaction: it
+        will be fenced when the markers are written. A request from a partition's leader waits, too: Kafka's leaders
+        retry for as long (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False
@@ -351,7 +353,9 @@ class TransactionCoordinator:
         turn: TransactionalIdQueue,
         until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
-        """Wait for `until`, then decide the requests in `turn` in the order in which they came."""
+        """Wait for `until(turn)`, then decide the requests in the queue `turn` in the order in which they came. `until`
+        returns NONE, or the error for the first request. `name` is the transactional id.
+        """
         error = await until(turn)
         if shard.turns.get(name) is not turn:
             return  # the shard was unloaded and has answered the requests
