@@ -1,4 +1,4 @@
-"""Implements wake-up signals by trio's cancel scopes, for environments that have no cheaper timer."""
+"""Implements wake-up signals with trio's events. The simulator has a cheaper implementation of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from squall.broker.overriding import override
 
 
 class EventSignal(WakeupSignal):
-    """Implements `squall.broker.env.WakeupSignal` by a trio event. `timeout` is the Env's."""
+    """Implements `squall.broker.env.WakeupSignal` with a trio event. `timeout` is the method `Env.timeout`: it returns
+    a cancel scope that ends after so many seconds.
+    """
 
     __slots__ = ("_event", "_set", "_timeout")
 

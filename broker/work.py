@@ -1,9 +1,9 @@
 """Counts units of work that the event loop has done, in code that cuts long work into pieces and lets other tasks run
 in between.
 
-On a busy machine the time of a step says little; the units of a step show on any machine whether it did more than one
-piece. Only the event loop counts, so a plain addition is enough. Nothing in the broker depends on these numbers:
-`turn_meter` takes them after each step of a task if it is switched on.
+The time of a task's step depends on the load of the machine. The units in a step do not: they show whether the code let
+other tasks run after each piece. Only the event loop counts, so a plain addition is enough. Nothing in the broker
+depends on these numbers: `turn_meter` takes them after each step of a task if it is switched on.
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ class LazyCommandGroup(click.Group):
         """Call the command. A BrokenPipeError is wrapped, because click exits with 1 for it, and 1 means an anomaly
         here.
 
-        The pipes of standard output never raise it (`outlive_readers`), so it comes from another pipe.
+        Standard output and standard error never raise it, because `outlive_readers` has replaced them. So it comes from
+        another pipe.
         """
         try:
             return super().invoke(ctx)

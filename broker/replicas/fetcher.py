@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 AGAIN_MS = 500
-"""Gives the time, in ms, in which new partitions interrupt at most one parked Fetch. If more partitions come within it,
-the next Fetches get a short max wait.
+"""Gives the time, in ms, within which two interruptions of parked Fetches mean that more new partitions will come.
+Fetches then get a short max wait, until no new partition has come for this time.
 """
 SHORT_WAIT_MS = 20
 """Gives the short max wait of Fetches, in ms, while more new partitions are expected."""
@@ -92,7 +92,7 @@ class Fetcher:
         self._changed = trio.Event()
         self._renew = False
         self._ended_ms = -AGAIN_MS
-        """Gives the monotonic time at which a new partition last interrupted a parked Fetch."""
+        """Holds the monotonic time, in ms, at which a new partition last ended a parked Fetch."""
         self._short_until_ms = 0
         self._parked_long = False
         """Is True while a Fetch is in flight that the leader may park for the full configured max wait."""

@@ -29,7 +29,9 @@ class UnflushedAppend(NamedTuple):
     hosted: HostedPartition
     leader_epoch: int
     generation: int
-    """Holds the generation of the log. A truncation changes it, and the values are then dropped."""
+    """Holds the log's generation when the records were appended. A truncation changes the log's generation; the offsets
+    are then not applied.
+    """
     end_offset: int
     leader_high_watermark: int
     leader_log_start: int
@@ -65,8 +67,8 @@ class FlushScheduler:
             log.flush(self._env.wall_ms())
 
     def begin(self, h: HostedPartition) -> bool:
-        """Flush a log, again and again until no flush is due. Return True if new records are invisible until the flush
-        has ended.
+        """Start a task that flushes the log until no flush is due, unless the task already runs. Return True if new
+        records are invisible until a flush has made them durable.
         """
         h.holding = h.holding or h.log.is_flush_required
         if not h.flushing:
@@ -116,10 +118,10 @@ class FlushScheduler:
                 await self._running[h].wait()
 
     def flush_now(self, h: HostedPartition) -> None:
-        """Flush at a change of roles, because no append of the old role may be pending in the new role. This blocks for
-        the disk.
+        """Flush a replica's log at a change of its role, and acknowledge the appends that wait for a flush: none of the
+        old role may be pending in the new role. This blocks for the disk.
 
-        A running flush continues, but has nothing left to report.
+        A flush that already runs continues, but has nothing left to acknowledge.
         """
         job = h.log.begin_flush()
         if job is not None:

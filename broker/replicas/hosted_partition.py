@@ -63,8 +63,8 @@ class HostedPartition:
         """
 
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction that is undecided below the high watermark, or None if
-        there is none (mechanism R5).
+        """Return the first offset of the oldest transaction that is open, or whose marker the high watermark has not
+        passed. Return None if there is no such transaction (mechanism R5).
         """
         producers = self.log.producers
         # Nearly always there is neither, and this runs for each consumer's fetch of each partition.

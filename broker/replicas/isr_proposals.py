@@ -51,7 +51,9 @@ class IsrProposals:
         self._wanted.set()
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:
-        """Count the ISR change. Each change in a leader epoch follows a proposal, so the size before it is known."""
+        """Count a shrink or an expansion of the committed ISR since the previous call in this leader epoch. The first
+        call in an epoch only notes the ISR's size: it comes with a proposal, before the committed ISR changes.
+        """
         size = len(effect.isr)
         epoch, before = h.isr_size
         if epoch == effect.leader_epoch:

@@ -27,9 +27,13 @@ more.
 """
 
 FEW_PARTITIONS = 16
-"""Gives the number of partitions up to which a request or response is handled at once, without counting its cost."""
+"""Gives the number of partitions up to which a request or response is handled without letting other tasks run in
+between.
+"""
 SPENT_IN_A_TURN = 64
-"""Limits how many logs are appended to before other tasks run: some 10 ms."""
+"""Limits the cost of the work before other tasks run, some 10 ms. An append costs 1, but the first append of a leader
+epoch costs FIRST_COSTS.
+"""
 FIRST_COSTS = 32
 """Gives the cost of the first append of a leader epoch, in units of a later append. The first append waits 1 to 5 ms
 for the disk, because the leader epoch must be durable before it.
@@ -37,18 +41,19 @@ for the disk, because the leader epoch must be durable before it.
 
 
 class OrderQueue:
-    """Holds the orders that are not carried out yet."""
+    """Holds the control plane's orders (create, change or drop a replica) that are not carried out yet."""
 
     __slots__ = ("_mono", "_obey", "_owed", "_settle", "start_soon")
 
     def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None], mono: Callable[[], float]) -> None:
-        """Set up the queue. `obey` carries out an order and returns whether a log was created or deleted; `settle` is
-        called each time before other tasks run; `mono` returns the monotonic time in seconds.
+        """Set up the queue. `obey` carries out an order and returns whether a log was created or deleted. `settle`
+        answers the fetches that the orders have woken; it is called each time before other tasks run. `mono` returns
+        the monotonic time in seconds.
         """
         self._obey, self._settle, self._mono = obey, settle, mono
         self._owed: deque[Order] = deque()
         self.start_soon: Callable[..., None] | None = None
-        """Starts a task."""
+        """Starts a trio task; None until the node has set it."""
 
     def take(self, orders: Sequence[Order]) -> None:
         """Carry out the orders after those that still wait: as many as the limits allow now, the rest after other tasks

@@ -1,4 +1,6 @@
-"""Defines the interfaces that carry out effects of partitions for the replica manager: fetching and ISR proposals."""
+"""Defines the interfaces by which the replica manager carries out what a `Partition` asks for: follower fetches and ISR
+proposals.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,9 @@ class DelayedProduce:
     def __init__(self, queue: ProducePurgatory, end_offset: int, result: ProduceResult) -> None:
         self.queue, self.end_offset, self.result = queue, end_offset, result
         self.is_owed = True
-        """Is False once the append is answered, or once its request no longer waits."""
+        """Is True while the client is owed an answer. It becomes False once the append is answered, or once its request
+        no longer waits.
+        """
         self.request: PendingRequest | None = None
         """Holds the request that waits for this append. It is None until the append is put into a purgatory, or if the
         request need not wait.

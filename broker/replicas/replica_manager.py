@@ -80,7 +80,7 @@ class ReplicaManager:
         self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts the times followers were woken. Each follower's next fetch then acknowledges all of its partitions."""
+        """Counts the calls of `wake_followers`. After one, followers' next Fetches acknowledge all their partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
@@ -197,7 +197,7 @@ class ReplicaManager:
         return None
 
     async def flush_followed(self, held: list[UnflushedAppend]) -> None:
-        """Make the appended records durable, off the event loop, and then update the state machines."""
+        """Wait until the appends in `held` are on disk, then apply the leader's offsets that came with them."""
         await self.flushes.until_durable(held)
         for item in held:
             h, state = item.hosted, item.hosted.state

@@ -209,9 +209,9 @@ class Partition(PartitionRules):
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
     def expect(self, settings: ReplicationSettings) -> None:
-        """Prepare for the next settings: until they are in force (`settings_changed`), use the larger of the old and
-        the new min.insync.replicas. A new leader must not commit by old settings, and settings altered after its
-        election must not count for an earlier epoch.
+        """Raise min.insync.replicas to that of `settings`, if that is larger. Call this before `become_leader`, so that
+        a new leader does not commit records by an older, smaller value. A smaller value waits for `settings_changed`:
+        it may have been set after the election.
         """
         if settings.min_insync_replicas > self.settings.min_insync_replicas:
             self.settings = settings
@@ -237,8 +237,9 @@ class Partition(PartitionRules):
         return effects
 
     def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
-        """Handle an ISR change `proposal` that the controller refused, or that got no response (any other error, such
-        as REQUEST_TIMED_OUT).
+        """Handle the error with which the ISR change `proposal` ended. If the controller refused it, drop it or wait
+        for newer metadata. If the outcome is unknown (any other error, such as REQUEST_TIMED_OUT), ask to send it
+        again.
 
         This relies on a controller that handles the attempts of a proposal in the order in which they were sent: if one
         attempt was refused, all earlier attempts count as settled.
@@ -264,9 +265,9 @@ class Partition(PartitionRules):
         """Record that a follower fetched from `fetch_offset`: its log holds all records below. This is called for every
         fetch.
 
-        `last_response_s` is when the follower's fetch before this fetch got its response: the follower still followed
-        then. When the follower sent this fetch is unknown, as it may have waited in a socket while this node was
-        paused.
+        `last_response_s` is the time at which this leader answered the follower's previous fetch. It proves that the
+        follower still followed then. The time of this fetch proves less: it may have waited in a socket while this node
+        was paused.
 
         Call this only after `check_leader_epoch`, `divergence` and the range check have passed, in this order.
         """
@@ -291,8 +292,8 @@ class Partition(PartitionRules):
         return joining
 
     def set_follower_log_start(self, replica_id: int, log_start_offset: int) -> None:
-        """Set the log start offset that a follower named in its last counted fetch. Called only while a DeleteRecords
-        waits for the low watermark.
+        """Set the log start offset that a follower reported in a fetch that `follower_fetched` accepted. This is called
+        only while a DeleteRecords waits for the low watermark.
         """
         assert self.is_leader
         replica = self.followers.get(replica_id)
@@ -403,8 +404,8 @@ class Partition(PartitionRules):
         return (TruncateTo(target, "before the first fetch"),)
 
     def diverged(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
-        """Truncate the log, because the leader answered that this log diverges from the leader's log at `end_offset` of
-        `epoch` or before.
+        """Ask for a truncation, because the leader answered that this log diverges from its own. Both logs agree at
+        most up to `end_offset` (exclusive) of the leader epoch `epoch`.
 
         Raises MalformedFrame if the epoch or the offset is negative: a leader that cannot find the divergence answers
         OFFSET_OUT_OF_RANGE instead.

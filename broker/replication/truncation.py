@@ -65,8 +65,8 @@ def divergence(
 def truncation_target(epochs: EpochCachePort, diverging_epoch: int, diverging_end: int, log_end_offset: int) -> int:
     """Return the offset to which a follower truncates, given the leader's diverging epoch and its exclusive end offset.
 
-    If this log lacks the diverging epoch, the common part ends with the largest smaller epoch of this log, and the next
-    fetch continues from there (KIP-279: the epoch in the answer matters, not only its offset).
+    If this log lacks the diverging epoch, take the largest epoch below it that this log has, and truncate to its end.
+    The next fetch continues from there (KIP-279: the epoch in the answer matters, not only its offset).
     """
     own_epoch, own_end = epochs.end_offset_for(diverging_epoch, log_end_offset)
     if own_epoch == UNDEFINED or own_end == UNDEFINED:

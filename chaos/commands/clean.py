@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only print what would be ended.")
 @click.option("--images", is_flag=True, help="Also remove Squall's Docker images; they are built again when needed.")
 def command(dry_run: bool, images: bool) -> int:
-    """End what an interrupted run left behind, and only what is provably its own.
+    """End the processes and containers that an interrupted run left behind, and nothing else.
 
-    `clean` ends a process if the registry of runs names it with the same start time, it carries the run's id, and the
-    run's harness is gone. It removes containers and networks whose labels name a run whose harness is gone. It starts
-    or resumes foreign containers that such a run had stopped or paused. It does not touch runs that still run.
+    `clean` ends a process only if the registry of runs lists it with the same start time, its environment names the
+    run, and the run's harness has ended. It removes containers and networks whose labels name such a run. It starts or
+    resumes containers of other people's clusters (--runtime external) that such a run had stopped or paused. It does
+    not touch runs that are under way.
 
     \b
     Examples:
@@ -44,7 +45,9 @@ class LeftoverReport:
         self.ended = self.under_way = 0
 
     def count_running(self, run: str, what: str) -> None:
-        """Print that the run is still under way, and count it."""
+        """Print that the run is still under way and is left alone, and count it. what: the part that was found, such as
+        "3 containers".
+        """
         self.under_way += 1
         click.echo(f"{run}: under way with {what}, left alone")
 
@@ -54,14 +57,16 @@ class LeftoverReport:
         click.echo(f"{run}: {'would end' if self.dry_run else 'ended'} {name}")
 
     def count_resumed(self, run: str, name: str) -> None:
-        """Print that a foreign container runs again, or with --dry-run would, and count it."""
+        """Print that a container which Squall did not create runs again, or with --dry-run would, and count it. name:
+        the container, and how the run left it.
+        """
         self.ended += 1
         click.echo(f"{run}: {'would let run' if self.dry_run else 'let run'} {name} again")
 
 
 def _resume_foreign_containers(report: LeftoverReport) -> None:
-    """Restart or resume the foreign containers that dead runs had stopped or paused. Call this before `_end_processes`,
-    which removes those runs from the registry.
+    """Start or resume the containers that dead runs had stopped or paused in a cluster that Squall did not create
+    (--runtime external). Call this before `_end_processes`, which removes those runs from the registry.
     """
     from squall.chaos.runtimes.real.processes import registry
     from squall.chaos.toolchain.engine import reach_engine

@@ -15,9 +15,9 @@ FISH = (
     (" squall);", " (eval echo (commandline -opc)[1]));"),
     ('(string split "," $completion)', '(string split -m 1 "," $completion)'),
 )
-"""Maps parts of click's scripts to the text that replaces them. click's scripts call the program by its name, which
-only works on PATH; Squall's call what was typed, such as ./squall. click's fish script also cuts a completion at its
-first comma.
+"""Maps parts of click's fish script to the text that replaces them. click's script calls the program by its name, which
+works only if the program is on PATH. The changed script calls it as the user typed it, such as ./squall. click's script
+also cuts a completion at its first comma; the changed script does not. `ZSH` does the same for zsh's script.
 """
 
 

@@ -32,11 +32,11 @@ def load_report() -> None:
 def conclude(
     directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None, always_page: bool = True
 ) -> int:
-    """Render the report and junit.xml, print the table, and return the exit code: 0 valid, 1 invalid, 2 unknown. A
-    report that fails changes no verdict. If a signal interrupts it, print which verdict holds, and return 130.
+    """Render the report and junit.xml, print the table, and return the exit code: 0 valid, 1 invalid, 2 unknown. An
+    error in rendering does not change the verdict. After Ctrl-C, print which verdict the run has, and return 130.
 
-    progress: shows that the report is being made. always_page: also render the report of a valid run that lost nothing;
-    otherwise print the command that makes it.
+    progress: shows that the report is being made. always_page: if False, a valid run that lost no acknowledged record
+    gets no page; the command that makes it is printed instead.
     """
     before = seal.stamp(directory.verdict)
     try:
@@ -48,8 +48,9 @@ def conclude(
 def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn: bool = True) -> int:
     """Print which verdict the run has after an interruption, and return 130.
 
-    before: identifies the verdict.json that existed when the command began; None: there was none. drawn: True if the
-    run's page existed then.
+    before: the size and checksum of verdict.json when the command began, such as {"bytes": 812, "crc32": 99}; None if
+    there was no such file. An equal file means that the run was not judged again. drawn: False if the run's page still
+    has to be made.
     """
     now, word = seal.stamp(directory.verdict), "unknown"
     with suppress(OSError, ValueError, LookupError, TypeError):

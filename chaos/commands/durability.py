@@ -52,8 +52,8 @@ class NightSelection:
 
 
 def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, NightlyReport]:
-    """Collect the night in the folder `path`, unless the store already has it, and render its page. Return the page's
-    path and the report.
+    """Add the night in the folder `path` to the store of nights, unless the store has it, and render its durability
+    report. Return the path of the page and the report's data. wanted: the nights and runs that the page's table counts.
 
     Raise PreconditionError if the folder holds no night, or if Spark, which reads the histories, is not installed.
     """
@@ -84,8 +84,9 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
 def _through_spark(
     night: Night, place: Path, wanted: NightSelection, say: Say
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of the durability table, and the names of the nights that they count. If the store lacks this
-    night or has another version of it, Spark first adds the night.
+    """Return the rows of the durability table, which Spark computes, and the names of the nights that the table counts.
+    place: the folder of the store of nights. If the store lacks this night or has another version of it, the night is
+    first added.
     """
     from squall.chaos.nightly.outcome import many
     from squall.checkers.nightly import store
@@ -110,7 +111,9 @@ def _through_spark(
 
 
 def _collect_nothing(night: Night, place: Path) -> None:
-    """Add a night in which nothing ran to the store, without starting Spark."""
+    """Add a night without any attempt to the store (the folder `place`). There is no history to read, so Spark is not
+    started.
+    """
     from squall.checkers.nightly import store
     from squall.spark_analysis.nightly.collect import NightCollector
 
@@ -120,8 +123,8 @@ def _collect_nothing(night: Night, place: Path) -> None:
 
 
 def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) -> list[str]:
-    """Return the names of the nights that the table counts, the oldest first, none later than `night`. began: the start
-    time of every night in the store.
+    """Return the names of the nights whose runs the durability table counts: the oldest first, none later than `night`.
+    began: maps each night of the store, and `night`, to its start time.
     """
     ordered = sorted(began, key=lambda name: (began[name], name))
     upto = ordered[: ordered.index(night) + 1]
@@ -132,8 +135,9 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 
 @contextmanager
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
-    """Yield a new folder of the store, which the caller fills with the night's findings. At the end the folder is
-    removed, unless the caller has committed it, which gives it another name.
+    """Yield a new folder in the store (the folder `place`), which has the night's findings already. The caller adds the
+    night's other tables and calls `store.commit`, which renames the folder. At the end a folder that was not renamed is
+    removed.
     """
     from squall.checkers.nightly import store
     from squall.checkers.nightly.runs import facts_of_night

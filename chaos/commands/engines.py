@@ -1,4 +1,6 @@
-"""Defines the option --engine of the commands that judge runs."""
+"""Defines the option --engine of the commands that judge runs. It selects what searches the history: Spark or plain
+Python.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
 
 NAMED = 5
-"""Limits how many of the lines that look like secrets the error shows."""
+"""Limits the places that the error names, as FILE:LINE, because their text looks like a secret. Further ones are only
+counted.
+"""
 
 
 @click.command()

@@ -197,7 +197,9 @@ def _say(text: str, head: str = "") -> None:
 
 
 def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
-    """Yield the source of each permission, and of each guarantee that permits nothing. No source is repeated."""
+    """Yield the sources (such as a KIP) that say why an anomaly is permitted. If a guarantee permits none, yield the
+    source that forbids a loss. Each source is yielded once.
+    """
     found: dict[str, None] = {}
     for each in guarantees:
         cells = each.cells.values() or [each.forbids]
@@ -216,7 +218,9 @@ def _say_mechanisms(guarantees: Iterable[PermittedAnomalies]) -> None:
 
 
 def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechanism]:
-    """Return, each once, the mechanisms that the permissions of these guarantees require."""
+    """Return the mechanisms without which these guarantees do not permit an anomaly, each mechanism once. A mechanism
+    is what must have happened to the record, such as a power loss.
+    """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 
@@ -225,8 +229,9 @@ def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechani
 
 
 def _by_reason(guarantee: PermittedAnomalies, numbers: Mapping[str, int]) -> list[str]:
-    """Return a sentence for each reason: the permitted anomalies, their kinds of evidence in brackets, and the reason
-    with the number of its source.
+    """Return a sentence for each reason. It names the anomalies that the reason permits, each with its kinds of
+    evidence in brackets, and ends with the reason and the number of its source: "inconsistent-offset (acks): REASON
+    [3]". numbers: maps each source to its number.
     """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of

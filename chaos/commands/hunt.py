@@ -120,9 +120,11 @@ def command(
     lists: bool,
     docs: Path | None,
 ) -> int:
-    """Plant known bugs, one at a time, and find each of them; a sound broker has to stay silent under the same plans.
+    """Plant known bugs, one at a time, and check that each of them is found. Under the same plans, brokers without the
+    bug must not fail.
 
-    Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
+    Every plan runs in the simulator. A plan that finds a bug is written to a file, which `squall sim --mutant ID` runs
+    again.
     """
     if lists:
         click.echo("\n".join(line for mutant in select(names) for line in planted(mutant)))
@@ -192,11 +194,12 @@ def run_task(task: HuntTask) -> MutantHuntResult:
 
 
 def simulator(checks: str = ALL) -> Run:
-    """Return the function that simulates a plan, with or without a mutant (a planted bug), and returns its failure or
+    """Return a function that simulates a plan, with or without a mutant (a planted bug), and returns its failure or
     None.
 
-    For mutants of transactions and groups only failures that clients can see count; with `history` that holds for every
-    mutant.
+    checks: with a mutant, `history` counts only failures that clients can see, `files` only differences between the
+    brokers' logs, and `all` every failure. For a mutant of transactions or groups that clients can notice, `all` counts
+    as `history`. Without a mutant every failure counts.
     """
     from squall.chaos.errors import HarnessError
     from squall.chaos.runs.simulation import simulate
@@ -232,8 +235,9 @@ def differing_replicas(result: SimResult) -> FailureKind | None:
 
 
 def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind | None:
-    """Return the failure that clients can see, or None: an anomaly in the history (an expected one first), else how the
-    cluster ended. Broken invariants and differing replicas do not count, because no client can observe them.
+    """Return the failure that clients can see, or None. It is an anomaly in the history, if possible one of `expected`
+    (the anomalies that the mutant should cause); else a crash, a deadlock or a lack of progress. Broken invariants and
+    differing replicas do not count, because no client can observe them.
     """
     from squall.chaos.runs.result import FailureSignature
 

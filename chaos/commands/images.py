@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     "--harness", is_flag=True, help="Also make squall/squall: the program squall, for machines with Docker only."
 )
 def command(standalone: bool, harness: bool) -> int:
-    """Make the images of brokers, Toxiproxy and the frame relay where the Docker engine does not have them yet.
+    """Make the images that the Docker engine does not have yet: brokers, Toxiproxy, and the frame relay, which applies
+    faults to single Kafka requests.
 
-    `squall run --runtime docker` does so itself. This names them as compose/cluster.yaml does, so that a cluster can
-    be started by hand. The first time takes some minutes: a base image is pulled, or made of Debian's packages (as
-    root); SQUALL_BASE_IMAGE names another one with Python 3.11 or newer.
+    `squall run --runtime docker` does this itself. `squall images` also gives the images the names in
+    compose/cluster.yaml, so that you can start a cluster by hand. The first time takes some minutes, because a base
+    image is pulled, or made of Debian's packages (as root). To use another base image, with Python 3.11 or newer, set
+    SQUALL_BASE_IMAGE.
 
     \b
     Examples:

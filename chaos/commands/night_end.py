@@ -101,8 +101,10 @@ def end(
 def night_findings(
     found: Sequence[FindingStatus], player: NightRunner, accepted: Mapping[str, AcceptedFinding]
 ) -> tuple[NightFinding, ...]:
-    """Return the findings of a night. Those in `found`, which the durability report has grouped by cause, come first.
-    Each failed attempt that none of them contains becomes a new finding without a fingerprint.
+    """Return the findings of a night. found: the findings of the durability report, which come first. accepted: the
+    entries of accepted.toml, by fingerprint (the key by which a finding is recognised in another night).
+
+    A failed attempt that is in no finding of `found` becomes a new finding of its own, without a fingerprint.
     """
     today = datetime.now(UTC).date()
     findings = [
@@ -130,7 +132,9 @@ def night_findings(
 
 
 def _anomalies(directory: NightDirectory, attempt: RunAttempt) -> tuple[str, ...]:
-    """Return the names of an attempt's anomalies that its configuration or the night forbids, as in verdict.json."""
+    """Return the anomalies of an attempt that its configuration or the night forbids. If a check has several kinds of
+    evidence, the kind follows in brackets: "inconsistent-offset (acks)".
+    """
     verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
     shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]
     kinds = ((each.get("name"), each.get("evidence")) for each in shown)
@@ -149,8 +153,9 @@ def _announce(
     report_s: int | None = None,
     page: str = "",
 ) -> None:
-    """Hand the result to --json, summary.json, --metrics and --notify. A failure of these is printed, and does not
-    change the exit code.
+    """Hand the result to --json, summary.json, --metrics and --notify. If one of them fails, print that and keep the
+    exit code. report_s: the seconds that the durability report took; None if it was not made. page: the path of its
+    page; empty if there is none.
     """
     planned = directory.planned()[0]
     output = night_output(
@@ -170,7 +175,9 @@ def _announce(
 
 
 def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Sequence[str], full: str) -> int:
-    """End a night whose disk is full: write the files that still fit, print the summary, and return the exit code."""
+    """End a night whose disk is full: write the files that still fit, print the summary, and return the exit code.
+    full: a sentence that says which disk is full.
+    """
     code = outcome.exit or outcomes.TOO_LITTLE
 
     def write_end() -> None:
@@ -262,7 +269,9 @@ def _write_end(
     interrupted: bool,
     code: int = INTERRUPTED,
 ) -> None:
-    """Write end.json. code: the exit code of a night that was interrupted."""
+    """Write end.json: when and how the night ended, the counts of verdicts, and the runs that did not take place.
+    not_selected: runs that -k leaves out. code: the exit code to write if the night was interrupted.
+    """
     content = {
         "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -326,7 +335,9 @@ def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
 
 
 def _tolerate(directory: NightDirectory, outcome: NightResult) -> None:
-    """Mark runs whose only findings do not fail the night as skipped in its junit.xml, with the reason."""
+    """Change junit.xml: a run with findings counts as skipped, and not as failed, if none of its findings fails the
+    night. The reason for skipping it lists the findings.
+    """
     from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import tolerate
 

@@ -1,4 +1,6 @@
-"""Reads the evidence for JUnit and Allure from the run directories of a night."""
+"""Reads from the run directories of a night what JUnit and Allure show of each run: phases, faults, checks and
+findings.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ LAST_LINE_BYTES = 4096
 
 
 def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> RunEvidence:
-    """Return the evidence of a run, from whichever files its directory has. unexpected: anomalies that the night
-    forbids though the run's configuration permits them.
+    """Return what JUnit and Allure show of a run. Files that its directory lacks are left out. unexpected: anomalies
+    that the night forbids though the run's configuration permits them.
     """
     files = read_run(run)
     every = checks.checks_of(files)
@@ -106,8 +108,8 @@ def _facts(files: RunFiles) -> dict[str, str]:
 
 
 def _seal(run: Path) -> str:
-    """Return the CRC-32 of a run's history, which the last line of history.jsonl holds; empty if that line cannot be
-    read.
+    """Return the checksum in the last line of history.jsonl, such as "crc32 0a1b2c3d". It is empty if that line cannot
+    be read.
     """
     try:
         with (run / "history.jsonl").open("rb") as file:

@@ -67,7 +67,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
 
 
 def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path | None:
-    """When a night is resumed, use the flags with which it began as defaults of this call."""
+    """Return `given`, the night to resume. The flags with which that night began become the defaults of this call."""
     if given is not None:
         with suppress(PreconditionError):  # it is said later that no night is there
             ctx.default_map = {**(ctx.default_map or {}), **NightDirectory(given).planned()[0].get("flags", {})}
@@ -306,8 +306,9 @@ def command(
 
 
 def _in_flags(wrong: str) -> str:
-    """Rewrite the mistakes in a matrix so that they name the flags of the command line, each mistake once. Lines about
-    a matrix file begin with the file's name and stay as they are.
+    """Return `wrong`, the message of a MatrixError (one mistake in each line), with flags in place of the settings of
+    the matrix: `--vary acks` for `runs.0.axes.acks`. A line that occurs twice is kept once. Lines about a matrix file
+    begin with the file's name and are not changed.
     """
     for part, flag in _FLAGS.items():
         wrong = re.sub(rf"(?m)^{part}", flag, wrong)
@@ -464,7 +465,9 @@ def _play(
 
 
 def _say_begun(say: Console, player: NightRunner, item: PlannedRun, log: Path) -> None:
-    """Print a line for a run that begins, if the run is expected to take QUIET_S or longer."""
+    """Print a line for a run that begins, if it is expected to take QUIET_S or longer. log: the file that gets the
+    run's output.
+    """
     if (cost_s := player.costs.of(item).seconds) >= QUIET_S:
         line = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
         say.print(line, style="dim", markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Defines the types of what commands print with --json. docs/schemas and docs/json.md are made from these types.
 
-A field may be added at any time. A field that is removed, or whose meaning changes, raises `SCHEMA`.
+A field may be added at any time. If a field is removed or its meaning changes, the version number `SCHEMA` is
+increased.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class UnreachedBranchRow(Struct, kw_only=True):
 
 
 class BatchCoverage(Struct, kw_only=True):
-    """Compares the branches of the brokers with those that a batch took."""
+    """Counts the branches in the brokers' code, and how many of them the seeds of a batch reached."""
 
     branches: Annotated[int, Meta(description="Branches of all functions of broker/.")]
     reached: Annotated[int, Meta(description="Those that a seed took.")]
@@ -171,7 +172,7 @@ class FindingCause(Struct, kw_only=True):
 
 
 class ExplainedFinding(FindingRow, kw_only=True):
-    """Describes a finding with its witnesses, grouped by cause."""
+    """Describes a finding. Its witnesses (the records that show it) are grouped by cause."""
 
     causes: tuple[FindingCause, ...]
 
@@ -275,7 +276,7 @@ class NightFindingRow(Struct, kw_only=True):
 
 
 class NightCounts(Struct, kw_only=True):
-    """Counts the runs of a night. A run that was played counts under the verdict of its last attempt."""
+    """Counts the runs of a night. A run with an attempt was played; its last attempt gives its verdict."""
 
     planned: int
     played: int = 0

@@ -137,8 +137,8 @@ def first_difference(path: Path, result: SimResult) -> Iterator[str]:
 
 
 def _traced(text: str) -> list[str]:
-    """Return the lines of a trace, without the events that the simulator adds for stories, which do not enter the
-    digest.
+    """Return the lines of a trace that enter its digest. The simulator adds other lines, about appends and high
+    watermarks, for the reports.
     """
     return [line for line in text.splitlines() if not any(f'"e":"{name}"' in line for name in ("appended", "hw_moved"))]
 
