@@ -44,13 +44,13 @@ _LEFT_OUT = ("name", "topic_settings")
 
 
 def _scenarios(*, simulated: bool) -> dict[str, type[Scenario]]:
-    """Return the workloads that a command can run, by name."""
+    """Return the class of each workload by name. simulated: only workloads that the simulator can run."""
     return {name: scenario for name, scenario in SCENARIOS.items() if scenario.SIMULATED or not simulated}
 
 
 def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
-    """Map each workload setting to the workloads that have it. Each of these maps to its own description and default of
-    the setting.
+    """Return the settings of all workloads: for each setting, the workloads that have it, with its field (type,
+    description and default) there. An example is `{"acks": {"appends": FieldInfo(...)}}`.
     """
     found: dict[str, dict[str, FieldInfo]] = {}
     for workload, scenario in _scenarios(simulated=simulated).items():
@@ -62,7 +62,7 @@ def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
 
 CLUSTER = ("nodes", "broker_settings", "topic_settings")
 LIMITS = tuple(LimitsPlan.model_fields)
-"""Lists the options of the groups "Cluster" and "Limits", which `run` and `sim` share."""
+"""Lists the options of the help group "Limits". CLUSTER lists those of "Cluster" that both `run` and `sim` have."""
 
 
 def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
@@ -71,7 +71,9 @@ def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
 
 
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
-    """Return a setting's default as text for --help. If workloads differ, or some lack it, the text names each one."""
+    """Return a setting's default as text for --help: "3" if all workloads have the same, else "3 (appends), 6
+    (groups)". having: the setting's field in each workload that has it.
+    """
     defaults = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
     if len(set(defaults.values())) == 1 and len(defaults) == len(_scenarios(simulated=light)):
         return next(iter(defaults.values()))
@@ -118,7 +120,7 @@ def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]],
 
 
 def _option(name: str, about: FieldInfo, shown: str) -> Callable[..., Any]:
-    """Return the click option of one setting."""
+    """Return the click option of one setting. about: the setting's field, with its type. shown: the text for --help."""
     flag = "--" + name.replace("_", "-")
     if about.annotation is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
@@ -391,7 +393,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Raise PlanError if a file has the plan of a simulation, or if the flags would change its own operations."""
+    """Raise PlanError for a simulation's plan without --runtime, or for flags that its list of operations rules out."""
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
             f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "
@@ -448,8 +450,8 @@ def flag_of(setting: str) -> str:
 
 
 def in_flags(wrong: Exception, plan_file: Path | None, flags: Mapping[str, Any]) -> str:
-    """Return the error's text with plan settings replaced by the flags that give them. A setting of the plan's file
-    keeps its name unless its flag was given.
+    """Return the error's text with each plan setting replaced by its flag, such as min_isr by --min-isr. With a plan
+    file, settings whose flags were not given keep their names, because they come from the file.
     """
 
     def named(found: re.Match[str]) -> str:
@@ -471,8 +473,8 @@ def _check_ours(given: dict[str, Any]) -> None:
 
 
 def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
-    """Fill in the external cluster's broker ids and addresses, and remove the broker settings that Squall would give
-    its own brokers.
+    """Complete `values`, the fields of the plan, for an external cluster: address, broker ids, and no settings for
+    brokers. given: the options that were given. Raise PlanError if they do not suit such a cluster.
     """
     import trio
 

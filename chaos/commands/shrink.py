@@ -75,6 +75,9 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink a recorded run, save the shrunk run, print its story, and return the exit code. Raise PreconditionError if
     the run was not simulated, and HarnessError if its plan does not fail any more.
+
+    mutant: the bug that is planted, if any. wanted: the anomaly or invariant that the shrunk run must show; None: the
+    failure that was recorded.
     """
     from squall.chaos.errors import HarnessError, PreconditionError
     from squall.chaos.plans.operations import concrete
@@ -120,7 +123,8 @@ def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget
 
 
 def _plan_at(path: Path) -> Plan | None:
-    """Return the plan that an earlier search left, with its load as operations; None if there is none that can be read.
+    """Return the plan that an earlier `squall shrink` saved at `path`, with its load as a list of operations instead of
+    a rate. Return None if there is no valid plan.
     """
     from squall.chaos.plans.operations import concrete
     from squall.chaos.plans.plan import PlanError, read_plan
@@ -132,8 +136,8 @@ def _plan_at(path: Path) -> Plan | None:
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
-    """Simulate the shrunk plan and save the run. whole: simulate to the run's end; False: do so only if the run then
-    still fails in the same way, else stop at the first broken invariant.
+    """Simulate the shrunk plan and save the run. The run stops at its first broken invariant, unless `whole` is set, or
+    the plan also fails in the same way in a run that continues to its end.
     """
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate

@@ -206,8 +206,8 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 def _single(
     plan: Plan, mutant: str | None, stop_at_first: bool, end: Callable[[Path, Console], int], root: Path, label: str
 ) -> int:
-    """Simulate one seed, save the run, and return the exit code. end: prints the verdict of a run directory and returns
-    the exit code.
+    """Simulate one plan, save the run, and return the exit code. mutant: the bug to plant, if any. stop_at_first: end
+    the run at the first broken invariant. end: prints the verdict of the run directory and returns the exit code.
     """
     from squall.chaos.runs.saved import repeat_of, save
     from squall.chaos.runs.simulation import simulate
@@ -246,8 +246,8 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
 
 
 def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
-    """Print the table, render the page if something was found or `page` is set, and with `spark` let Spark judge the
-    run first.
+    """Render the reports of a saved run, print its result, and return the exit code. page: also render the page of a
+    valid run. spark: let Spark judge the run first.
     """
     from squall.chaos.commands.conclusion import conclude
     from squall.chaos.runs.directory import RunDirectory

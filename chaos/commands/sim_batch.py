@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
-"""Limits how many failing runs of a batch with the same signature get a page at once. `squall report RUN` makes the
-page of any other run.
+"""Limits the pages that a batch renders for runs with the same failure, such as "invariant one-leader". `squall report
+RUN` renders the page of any other run.
 """
 UNKNOWN = 5
 """Limits how many seeds of unknown verdict a batch names."""
 ALL_PATHS_FROM = 2_000
-"""Gives the number of random plans (swarm seeds) that together should take each of the broker's rare code paths. If
-they do not, the batch proves too little.
+"""Gives the number of random plans (swarm seeds) that should be enough to take every rare code path of the broker. If a
+batch of at least so many misses one, the batch is unknown (exit code 2).
 """
 SAY_EVERY_S = 5.0
 
@@ -132,8 +132,8 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
 
 
 def _conclude_paths(tally: _BatchTally, order: SeedBatch, seeds: range, spark: bool, say: Console) -> bool:
-    """Print which rare code paths of the broker the seeds took and did not take. Return True if so many seeds should
-    have taken more of them.
+    """Print which rare code paths of the broker the seeds took and did not take. Return True if at least ALL_PATHS_FROM
+    random plans missed a path or, with --coverage, a branch that has no known reason to be missed.
     """
     out, large = console(), order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM
     never = _say_end(tally, spark, say, order.impossible())
@@ -216,7 +216,9 @@ def _page(path: Path, say: Console) -> None:
 
 
 def _say_unknown(tally: _BatchTally, most: float) -> None:
-    """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds."""
+    """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds. most: the share of such
+    seeds that --max-unknown allows, 0 to 1.
+    """
 
     if not tally.unknown:
         return

@@ -134,7 +134,9 @@ def command(
 
 
 def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str, ...]) -> None:
-    """Raise UsageError if two given options exclude each other, so that one of them would have no effect."""
+    """Raise UsageError if options exclude each other, so that one of them would have no effect. given: the options that
+    were given, such as "--again". ways: says for each mode, such as "--rules", whether it was chosen.
+    """
     chosen = [way for way, on in ways.items() if on]
     chosen += ["--only lint"] if "--only lint" in given else []
     if pytest_arguments and not {"--rules", "--night"} & {*chosen}:

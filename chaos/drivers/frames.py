@@ -27,12 +27,13 @@ From a group member (`id` and `generation` are its own):
 
 - ["joined", id, generation, [[topic, partition], ...]]: all partitions that it owns.
 - ["stood", id, generation, began_ns, stable, [[topic, partition, committed or -1], ...], [[topic, partition], ...],
-error]: the committed offsets, then the partitions whose offsets could not be fetched, and why.
+error]: the committed offsets, then all partitions whose offsets it asked for, and why it did not get them. `began_ns`:
+no OffsetFetch for these was sent before this time. `stable`: as in `MemberAdapter`.
 - ["began", id, generation, [[topic, partition, position, committed], ...]]: it reads these partitions from now on.
 - ["giving", id, generation, [[topic, partition, position], ...]]: it is about to give these partitions up.
 - ["gave", id, generation, [[topic, partition, position], ...]]: it has given them up. ["lost", ...]: it has lost them.
 - ["p", id, generation]: its poll is over.
-- ["kept", now, status, error, [[topic, partition, error], ...]]: a commit ended; `now`: a callback had asked for it.
+- ["kept", now, status, error, [[topic, partition, error], ...]]: a commit ended; `now`: 1 if "now" requested it.
 - ["out", error]: its membership is over for good. ["left"]: it has closed its consumer.
 """
 

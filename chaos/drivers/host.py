@@ -253,8 +253,8 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return the settings in which this library cannot follow the plan: aiokafka sends one batch of a partition at
-        a time, whatever max_in_flight is.
+        """Return the producer settings whose real value may differ from the plan's. max_in_flight is 1 in aiokafka,
+        which sends one batch of a partition at a time, whatever the plan says.
         """
         return {"max_in_flight": 1} if self.client == "aiokafka" else {}
 

@@ -127,8 +127,8 @@ class MemberLineProtocol(LineProtocol):
         self._outputs: set[int] = set()
 
     def encode(self, message: list[Any]) -> bytes:
-        """Encode as `LineProtocol.encode` does, and also the message "write", which gives the program the record to
-        write for its OutputRequest.
+        """Return a request as a line. Besides the requests of `LineProtocol`, there is ["write", op, topic, partition,
+        key, value], the reply to an OutputRequest: the program must write this record.
         """
         match message:
             case ["write", op, topic, partition, key, value]:
@@ -164,7 +164,9 @@ class MemberLineProtocol(LineProtocol):
 
 
 def _fresh(op: int, known: set[int], what: str) -> None:
-    """Add the id of a new operation to `known`. Raise ProtocolViolation if the program has used this id before."""
+    """Add the id of a new operation to `known`. Raise ProtocolViolation if the program has used this id before. what:
+    names the operation in the error, such as "commit".
+    """
     if op in known:
         raise ProtocolViolation(f"it began {what} {op} twice: each has an id of its own")
     known.add(op)

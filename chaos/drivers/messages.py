@@ -13,7 +13,9 @@ from squall.workloads.payload import verify
 
 
 def decode_read_message(message: Sequence[Any]) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError:
-    """Return a reader's message in the workload's types. Raise HarnessError for any other message."""
+    """Return a reader's message as an event of `squall.workloads.libraries`: ["r", ...] as PolledRecords, for example.
+    Raise HarnessError for a message that no reader sends.
+    """
     match message:
         case ["a", positions]:
             return ReaderAssigned({(topic, index): position for topic, index, position in positions})

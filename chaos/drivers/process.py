@@ -123,8 +123,8 @@ class PipedProcess:
             await trio.lowlevel.wait_readable(self._out.fileno())
 
     def drain(self) -> list[list[Any]] | None:
-        """Return the messages that have arrived, without waiting; None once the output has ended. Messages that were
-        sent before a kill count, too.
+        """Return the messages that have arrived, without waiting; None once the output has ended. After a kill, it
+        still returns the messages that the process sent before.
         """
         found, self._messages = self._messages, []
         with suppress(BlockingIOError):
@@ -208,8 +208,8 @@ class PipedProcess:
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
-        """Kill the process at once, with all processes of its group. Messages that `next` has not returned yet do not
-        count.
+        """Kill the process at once, with all processes of its group. After that, `next` reads no more from the pipe;
+        `drain` still does.
         """
         self._killed = True
         self._receiving.cancel()

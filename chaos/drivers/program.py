@@ -40,7 +40,7 @@ from squall.workloads.needs import LibraryRequirements
 POLL_ANSWER_S = 30.0
 """Gives the seconds after which a program that does not answer a poll counts as hung."""
 SAID_LETTERS = 80
-"""Limits how many characters of a program's command messages show to name its OS process."""
+"""Limits the length, in characters, of the command by which messages name a process of the program."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 MEMBER = "member"
 ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -242,9 +242,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return no settings that deviate from the plan, because a program under test is expected to follow all of
-        them.
-        """
+        """Return {}: a program under test is expected to follow all producer settings of the plan."""
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:

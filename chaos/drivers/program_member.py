@@ -68,9 +68,10 @@ class ReportSequencer:
             self._members.remove(member)
 
     def hear(self) -> None:
-        """Handle all reports that were written. Before an assignment is handled, all pipes are read once more, and the
-        reports that other members wrote before their own next assignments are handled. If several assignments wait, the
-        one of the oldest generation is handled first.
+        """Handle all reports in the members' pipes. An assignment waits until all pipes have been emptied once after it
+        was read, because the reports that it depends on may be in another pipe. Before it, the other members' reports
+        are handled, for each member up to its next assignment. If several assignments wait, the one of the oldest
+        generation is handled first.
         """
         while True:
             for member in self._members:
@@ -104,13 +105,18 @@ class ProgramMember(LibraryConsumer):
         reports: ReportSequencer,
         flush: Callable[[], None],
     ) -> None:
-        """Use this process. topics: the topic that the member reads, and the topic of its outputs, if there is one."""
+        """Use this process. hearing: gets the member's events. topics: the topic that the member reads, and the topic
+        of its outputs, if there is one. reports: sequences the reports of all members. flush: writes the history to its
+        file.
+        """
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()
         """Holds the reports that were read from the member's pipe and not handled yet."""
         self.before = 0
-        """Counts the reports that were in `reports` before all pipes were last emptied."""
+        """Counts the reports in `reports` that were read before the last time that all pipes were emptied. An
+        assignment among them can be handled.
+        """
         self._who = MemberIdentity()
         self._owned: set[Place] = set()
         self._unbegun: set[Place] = set()
@@ -149,7 +155,7 @@ class ProgramMember(LibraryConsumer):
 
     @property
     def begins(self) -> bool:
-        """Is True if the member's next report is an assignment."""
+        """Is True if the member's next report is an assignment, with which it begins to read partitions."""
         return isinstance(self.reports[0][-1], AssignedReport)
 
     @property
@@ -207,8 +213,8 @@ class ProgramMember(LibraryConsumer):
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 
     def _begin(self, at: Mapping[Place, int]) -> None:
-        """Report that the member reads these partitions from these offsets. Those at offset 0 are marked: a member may
-        begin there without a committed offset.
+        """Report that the member reads these partitions from these offsets. Those at offset 0 are reported as `reset`,
+        that is, as having no committed offset: a member may begin at 0 without one.
         """
         self._at |= at
         if at:

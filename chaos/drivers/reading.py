@@ -1,5 +1,5 @@
-"""Reads in the driver program, and reports the records: as a reader that polls by itself, or as a transactional
-producer that polls on request.
+"""Runs a library's consumer in the driver program, and sends the records to the harness. A reader polls by itself; a
+transactional producer polls on request.
 """
 
 from __future__ import annotations

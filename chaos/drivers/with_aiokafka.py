@@ -38,7 +38,7 @@ T = TypeVar("T")
 version = str(aiokafka.__version__)
 
 HAND, SEND = "hand", "send"
-"""Name the steps in which a record fails: when it is handed over, or later, by its future."""
+"""Name the steps in which a record can fail. HAND: the library does not take it. SEND: its future has an error."""
 NO_ROOM = (KafkaTimeoutError, MessageSizeTooLargeError)
 """Lists errors of records that aiokafka did not take."""
 START_S = 30.0
@@ -64,7 +64,9 @@ class EventLoopThread:
 
 
 def settings(config: DriverConfig) -> dict[str, Any]:
-    """Return the settings of every producer, except its time-out."""
+    """Return the arguments for AIOKafkaProducer that plain and transactional producers share. request_timeout_ms is not
+    among them.
+    """
     return {
         "bootstrap_servers": config.bootstrap,
         "client_id": config.client_id,

@@ -51,7 +51,7 @@ def read_record(place: Place, message: Any) -> ReadRecord:
 
 
 def settings(config: DriverConfig) -> dict[str, Any]:
-    """Return the settings of every producer."""
+    """Return the settings for librdkafka's producer that plain and transactional producers share."""
     return {
         "bootstrap.servers": config.bootstrap,
         "client.id": config.client_id,

@@ -32,7 +32,7 @@ ROOM_MS = 5000
 
 
 def settings(config: DriverConfig) -> dict[str, Any]:
-    """Return the settings of every producer."""
+    """Return the arguments for KafkaProducer that plain and transactional producers share."""
     return {
         "bootstrap_servers": config.bootstrap.split(","),
         "client_id": config.client_id,

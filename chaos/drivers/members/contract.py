@@ -54,8 +54,8 @@ class RebalanceListener(Protocol):
         """Record that the member does not own these partitions any more."""
 
     def report_records(self, records: Sequence[ReadRecord]) -> None:
-        """Report the records that a poll has returned so far, because a callback inside this poll is about to take
-        partitions away.
+        """Report records of a poll that has not returned yet. An adapter calls this before a callback inside the poll
+        can take partitions away.
         """
 
 

@@ -51,8 +51,9 @@ class LibraryMember(LibraryConsumer):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """Control this process. say: sends a message to it; None: nothing else sends messages to this process, so this
-        object does.
+        """Control this process. hearing: gets the member's events. limit_s: the time, in seconds, that the library's
+        own settings allow for a request. flush: writes the history to its file. say: sends a message to the process;
+        None: write to the process here, because no other object does.
         """
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
@@ -187,7 +188,9 @@ class LibraryMember(LibraryConsumer):
 
 
 def decode_callback(message: list[Any]) -> Any:
-    """Return what a callback of the library reported, in the workload's types."""
+    """Return a message about a group member as an event of `squall.workloads.libraries`: ["joined", ...] as
+    AssignmentReceived, for example.
+    """
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
             return AssignmentReceived(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])

@@ -58,7 +58,7 @@ class MemberWorker(RebalanceListener):
         OffsetFetch for it was sent before that time.
         """
         self._turn = threading.RLock()
-        """Guards the state above, because callbacks may come from a thread of the library."""
+        """Guards the positions of partitions, because the library may call back from a thread of its own."""
         self._began_ns, self._from = time.monotonic_ns(), dict[Place, int]()
         """Hold the start of the last poll, in ns, and the next offset of each partition at that time."""
         self._empty_told: dict[Place, float] = {}

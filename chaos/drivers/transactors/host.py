@@ -37,7 +37,7 @@ class _CallResult(NamedTuple):
 
 
 LOST = _CallResult(OperationStatus.INFO, CLIENT_ENDED)
-"""Is the result of a call that the driver program did not answer."""
+"""Is the result of a transactional call that the driver program did not answer: unknown."""
 
 
 class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
@@ -165,7 +165,9 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     # --------------------------------------------------------------------------------------------------- calls
 
     async def _done(self, call: str) -> None:
-        """Make a call. Raise TransactionRequestFailed if it does not succeed."""
+        """Request a call, such as "begin", and wait until it is done. Raise TransactionRequestFailed if it does not
+        succeed.
+        """
         answer = await self._ask(call)
         if answer.status is not OperationStatus.OK:
             raise TransactionRequestFailed(answer.error, doubt=answer.status is OperationStatus.INFO)

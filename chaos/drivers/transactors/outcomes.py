@@ -25,7 +25,7 @@ TIMED_OUT = "TIMED_OUT"
 
 
 class ErrorFollowUp(Enum):
-    """Says what can be done after an error."""
+    """Says how a transactional producer can continue after an error."""
 
     AGAIN = "the same call may be made again"
     ABORT = "of a record: its transaction can be aborted, and the producer goes on"

@@ -102,8 +102,8 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error means, by its class. An error that ends the library's sender wraps its cause, whose name is
-    then used.
+    """Return what an error means. which: the call or the record's step in which it was raised, such as INIT or SEND. If
+    the error has a cause, the result has the cause's name, because aiokafka wraps the error that ended its sender.
     """
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):

@@ -126,7 +126,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error that a call raised means."""
+    """Return what an exception of the call `which`, such as INIT, means. `weigh_error` decides on a KafkaException."""
     if isinstance(error, TimeoutError):
         return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if not isinstance(error, KafkaException):
@@ -136,7 +136,10 @@ def weigh(which: str, error: BaseException) -> ErrorMeaning:
 
 
 def weigh_error(which: str, error: Any) -> ErrorMeaning:
-    """Return what a KafkaError means; librdkafka itself says what can be done after it."""
+    """Return what a KafkaError means. which: the call or the record's step that failed, such as INIT or SEND. After a
+    record's error that is fatal(), the producer can do nothing more. A call whose error is retriable() can be made
+    again.
+    """
     code = error.code()
     if which in (HAND, SEND):
         status, then = UNSENT if which == HAND or code in UNLEFT else LOST

@@ -113,8 +113,9 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error means, by its class. Most refusals are plain KafkaErrors, so their message decides. An error
-    that wraps another one gets the name of the wrapped error.
+    """Return what an error means. which: the call or the record's step in which it was raised, such as INIT or SEND.
+    The class of the error decides; for a plain KafkaError, its message does (`LOCAL`). If the error wraps another one,
+    the result has the name of the wrapped error.
     """
     wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
     name = type(wrapped).__name__

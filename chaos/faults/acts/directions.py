@@ -37,8 +37,8 @@ VERSION = 12
 FIRST, SECOND = 1, 2
 """Give the epochs of a fetch session's first incremental fetch and of the fetch after that."""
 PEEK_S = 0.3
-"""Limits how long a target may take to answer over a direct connection, in s. After that it is unknown whether the
-Fetch arrived over the link.
+"""Limits how long `_peek` waits for the target's response over a direct connection, in s. Without a response, it is
+unknown whether the Fetch that was sent over the link has arrived.
 """
 _SIZE = Struct(">i")
 
@@ -51,7 +51,9 @@ class LinkDialer(Protocol):
 
 
 def can_dial_links(runtime: object) -> TypeGuard[LinkDialer]:
-    """Return whether a runtime is a `LinkDialer`. `capabilities.counts_calls` says why not by `isinstance`."""
+    """Return whether a runtime is a `LinkDialer`. The test is not by `isinstance`, which ignores methods that a wrapper
+    of a runtime passes on by `__getattr__`.
+    """
     return hasattr(runtime, "connect")
 
 
@@ -75,8 +77,8 @@ class DirectionProbe:
 
 
 class DirectionProbes:
-    """Holds a `DirectionProbe` for each link of a partition, for one test during the cut. Links whose connections are
-    refused are left out, because a refusal cuts both directions.
+    """Holds a `DirectionProbe` for each link that a network partition cuts; each tests its link once during the cut.
+    Links whose connections are refused are left out, because a refusal cuts both directions.
     """
 
     def __init__(
@@ -93,8 +95,8 @@ class DirectionProbes:
                 self.found.append(DirectionProbe(link, cut.stream, direct[link.target]))
 
     async def open(self) -> None:
-        """Open the connections and sessions. Links that do not answer in time are left out: later silence would prove
-        nothing.
+        """Open the connection and the fetch session of each probe, before the cut. Links that do not answer in time are
+        left out: if a link was silent before the cut, its silence during the cut proves nothing.
         """
         await self._each(self._open)
         self.found = [way for way in self.found if way.session]
