@@ -55,8 +55,8 @@ def _moments(values: Values) -> list[float]:
 
 
 def _warped(values: Values, after: float, cut: float) -> Values:
-    """Return the plan with everything that happens later than `after` moved to `cut` seconds earlier. Faults that last
-    beyond `after` get shorter.
+    """Return the plan without `cut` seconds after the time `after`: everything later than `after` happens `cut` seconds
+    earlier. A fault that is active at the time `after` gets shorter.
     """
 
     def moved(at: float) -> float:
@@ -141,8 +141,8 @@ def _first(search: ShrinkSearch[Any], index: int, targets: Iterable[str]) -> Non
 
 
 def plain_operations(search: ShrinkSearch[Any]) -> None:
-    """Set each field of the operations to the plain value that their workload names: in all operations at once, or else
-    one by one.
+    """Set the fields of operations to their simplest values, which the workload defines (`Scenario.PLAIN`). A field is
+    set in all operations at once; if the plan then no longer fails, in one operation after the other.
     """
     listed = operations_of(search.values())
     for place, wanted in scenario_of(search.values()).PLAIN.items():

@@ -88,8 +88,9 @@ class ShrinkSearch(Generic[F]):
 
 
 def _completed(values: Values) -> Values:
-    """Add the broker settings that `squall run` uses for this load (`squall.chaos.commands.run.plan_of`), as far as the
-    plan does not give them, so that the plan fails there, too.
+    """Return the values with the broker settings that `squall run` adds for this workload
+    (`squall.chaos.commands.run.plan_of`). Settings that the plan gives are kept. So a plan that fails here also fails
+    under `squall run`.
     """
     cluster = values["cluster"]
     suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"])

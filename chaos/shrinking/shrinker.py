@@ -1,5 +1,5 @@
-"""Shrinks a failing plan to a small plan that fails in the same way. It runs the passes of the search, those first that
-make later ones faster.
+"""Shrinks a failing plan to a small plan that fails in the same way. It runs the passes of the search in an order that
+saves time: the first ones make the runs of all later ones shorter.
 """
 
 from __future__ import annotations

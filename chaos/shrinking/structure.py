@@ -22,23 +22,25 @@ from squall.workloads.scenario import AT, Scenario
 Operation = list[Any]
 """Is a workload's operation as a list, as a plan's file has it. The first item is its time in s."""
 RATE = "rate"
-"""Names the workload setting that is reduced to make a load by rate smaller, if the workload has it."""
+"""Names the workload setting with the rate of the load, which some workloads do not have. Shrinking reduces the rate if
+the plan lists no operations.
+"""
 _ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
-"""Give the divisors by which the number of operations is reduced, and how many must be left at least. The divisors are
-primes: operations take partitions and producers in turn, and a divisor in step with these turns would leave some out
-completely.
+"""Give the divisors n for keeping each nth operation, and how many operations must be left at least. The divisors are
+primes. Operations use partitions and producers round-robin: if n shared a factor with their number, some of them would
+get no operation.
 """
 _OTHER_SEEDS = 4
-"""Gives how many other seeds are tried. If one seed in four shows the failure, one of these does in two cases of three.
-More seeds would take the time of other passes.
+"""Gives how many other seeds are tried. If each seed shows the failure with a probability of 1/4, at least one of four
+shows it with a probability of 68 %. More seeds would leave less time for other passes.
 """
 _ONE_IN_A_FEW = (17, 5, 2)
 _PARTS_OF_TIME = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
 
 
 def operations_of(values: Values) -> list[Operation]:
-    """Return the operations in a plan's values, each as a list, whether it is a dict or a sequence there; empty for a
-    load by rate.
+    """Return the operations in a plan's values, each as a list, although a plan may hold an operation as a dict. Empty
+    if the plan lists no operations and has only a rate.
     """
     listed = values.get("operations") or ()
     return [list(each.values()) if isinstance(each, dict) else list(each) for each in listed]
@@ -121,8 +123,8 @@ def _cut(values: Values, end_s: float) -> Values:
 
 
 def no_warm_up(search: ShrinkSearch[Any]) -> None:
-    """Remove the warm-up and make the load longer by it: everything happens as before, and only the times of faults and
-    operations are counted from an earlier moment.
+    """Remove the warm-up and add its seconds to the load. The run itself stays the same: faults and operations happen
+    at the same moments, whose times are now counted from the beginning of the former warm-up.
     """
     values = search.values()
     later = values["warmup_s"]
@@ -161,7 +163,11 @@ _OWN_PASS = {("cluster", "nodes"), ("workload", "replication_factor"), ("workloa
 
 
 def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
-    """Yield the paths of all settings that either of two plans has. A table of settings has one path for each entry."""
+    """Yield the path of each setting in `values` or in `plain`, such as ("workload", "rate"). A table of settings has
+    one path for each entry. Settings that another pass reduces are left out.
+
+    values: the failing plan, or a table in it; plain: the same part of a plan with default settings.
+    """
     for name in dict.fromkeys([*values, *plain]):
         if name in _NO_SETTINGS:
             continue
@@ -224,8 +230,8 @@ def fewer_nodes(search: ShrinkSearch[Any]) -> None:
 
 
 def fewer_of_each(search: ShrinkSearch[Any]) -> None:
-    """Reduce the numbers of topics, partitions and clients. Before that, those that operations use are renumbered from
-    0.
+    """Reduce the numbers of topics, partitions and clients. First, those that operations use are renumbered from 0, so
+    that only unused ones have higher numbers.
     """
     scenario = scenario_of(search.values())
     for renumber in scenario.RENUMBERINGS:

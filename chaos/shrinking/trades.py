@@ -29,7 +29,7 @@ def _traded(search: ShrinkSearch[Any]) -> bool:
 
 
 def _dearer(values: Values) -> Iterator[Values]:
-    """Yield plans in which one numeric parameter of one fault is 2, 4 or 8 times as large."""
+    """Yield plans in which one fault is stronger: one of its numeric parameters is 2, 4 or 8 times as large."""
     faults = values["faults"]
     for index, fault in enumerate(faults):
         for name, value in fault["params"].items():

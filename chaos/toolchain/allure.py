@@ -24,9 +24,10 @@ _COUNTER = re.compile(
 
 
 def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
-    """Make a page of the results in `folder`, one file that opens without network, and return its path.
+    """Make one HTML file of the Allure results in the folder `results`, in `folder`, and return its path. The page
+    opens without network. name: its title.
 
-    Raise PreconditionError if there is no Node; HarnessError if Allure cannot be fetched or fails.
+    Raise PreconditionError if npm or Node.js is missing; HarnessError if Allure cannot be fetched or fails.
     """
     npm = npm_here()
     if npm is None:
@@ -44,7 +45,7 @@ def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
 
 
 def npm_here() -> str | None:
-    """Return the path of npm; None if npm or Node is not on PATH."""
+    """Return the path of npm; None if npm or Node.js is not on PATH."""
     return shutil.which("npm") if shutil.which("node") else None
 
 

@@ -98,7 +98,9 @@ def _spark() -> Path | None:
 
 
 def _make(java: JavaRuntime, folder: Path, say: Say) -> None:
-    """Fill the folder with an archive, or with a file that says why it could not be made."""
+    """Write the archive of Spark's classes into the folder. If that fails, write the reason into the file FAILURE
+    instead.
+    """
     say("making an archive of Spark's classes, so that judging starts sooner (190 MB, a minute, once)")
     names = folder / "classes.txt"
     try:
@@ -117,8 +119,8 @@ def _make(java: JavaRuntime, folder: Path, say: Say) -> None:
 
 
 def _dump(java: JavaRuntime, names: Path, file: Path) -> None:
-    """Write the archive with the launcher that also starts Spark, because a JVM accepts an archive only with the class
-    path with which it was made.
+    """Write an archive of the classes that the file `names` lists into `file`. `spark-submit` starts the JVM, as it
+    does for Spark: a JVM accepts an archive only with the class path with which it was made.
     """
     spark = _spark()
     assert spark is not None

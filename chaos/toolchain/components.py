@@ -28,11 +28,11 @@ from squall.chaos.typed import typed
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Describes one component that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its
-    size on disk and the time of installing it.
+    """Describes one component that `squall setup --NAME` installs. `brings` says in words what is installed; `takes`
+    says how much disk space and time that needs.
 
-    `part`: returns its status on this machine; `lacks`: returns what root has to install first; `make`: installs the
-    rest.
+    `part` returns the component's status on this machine. `lacks` returns what root has to install first. `make`
+    installs the rest.
     """
 
     name: str
@@ -87,8 +87,10 @@ def _clients(say: Say) -> None:
 
 
 def _as_root(asked: str, lacks: Sequence[MissingDependency], say: Say) -> None:
-    """Run the shell commands that need root. Raise PreconditionError for other users, with the line that root has to
-    type.
+    """Run the shell commands that install what `lacks` lists. Raise PreconditionError if the user is not root; its
+    message has the commands for root.
+
+    asked: the flag of `squall setup`, such as "--kafka", for error messages.
     """
     line = one_line(lacks)
     if not line or os.getuid():

@@ -16,8 +16,8 @@ from squall.chaos.typed import typed
 def engine_lacks() -> list[MissingDependency]:
     """Return what is missing here for runs in containers, as far as this is known without pulling an image.
 
-    An engine that was just installed cannot be used by every user yet, and has no images, which only root can make if
-    no registry answers.
+    If no engine is installed, an ordinary user lacks two more things: the right to use the engine, and its images.
+    Without a registry only root can make these images.
     """
     if lacks := missing("run"):
         return [MissingDependency(each) for each in lacks]
@@ -52,8 +52,8 @@ def engine_lacks() -> list[MissingDependency]:
 
 
 def reason(trouble: HarnessError) -> str:
-    """Return in one line why there is no engine, without the installation hint, because callers print a more complete
-    one.
+    """Return in one line why no engine can be used, according to the error of `find_engine`. The installation hint is
+    removed, because callers print a more complete one.
     """
     return " ".join(str(trouble).replace(f"; {INSTALL}", "").replace(f": {INSTALL}", ":").split())
 

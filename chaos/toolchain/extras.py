@@ -52,5 +52,5 @@ def install_hint(module: str) -> str:
 
 
 def no_report(missing: ModuleNotFoundError) -> str:
-    """Return a line that says why a run has no page, and how to install the missing module."""
+    """Return a line that says why no report of a run was made, and how to install the missing module."""
     return f"no report: {install_hint(missing.name or '') or missing}"

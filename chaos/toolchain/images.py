@@ -46,8 +46,8 @@ IN_HARNESS = (
 )
 """Lists the packages and modules in the harness's image, the same as in a wheel (pyproject.toml)."""
 FORMER = b'import runpy\n\nrunpy.run_module("broker", run_name="__main__", alter_sys=True)\n'
-"""Is the source of a module `squall.broker` for images of old checkouts, where the broker is a package `broker`. It
-runs that package.
+"""Is the source of a module `squall.broker` that runs the package `broker`. Images of old checkouts get this module,
+because their broker is a package `broker` outside of `squall`.
 """
 KEPT_S = 24 * 3600
 """Gives the seconds for which images of older sources are kept, because another checkout may be about to start them."""
@@ -111,7 +111,9 @@ def harness_image(engine: DockerEngine, say: Say) -> str:
 
 
 def _published(engine: DockerEngine, image: str, latest: str) -> str:
-    """Tag an image with the name `latest` that people type, and with the version. Return `latest`."""
+    """Give an image two names that people type: `latest`, such as squall/broker:latest, and the same name with Squall's
+    version in place of "latest". Return `latest`.
+    """
     engine.tag(image, latest)
     engine.tag(image, latest.replace("latest", __version__))
     return latest
@@ -120,8 +122,9 @@ def _published(engine: DockerEngine, image: str, latest: str) -> str:
 def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say, *, faulted: bool = False) -> str:
     """Return the id of the broker image that --upgrade-to names: in the engine, in a registry, or made from a checkout.
 
-    Raise PreconditionError if there is no such image, or if it is the first version's image. faulted: as for
-    `second_version`; an image that exists already is not checked for that.
+    Raise PreconditionError if there is no such image, or if it is the first version's image. faulted: the plan injects
+    file faults, so a checkout's broker must count them in a file of the same layout as the first version's. An image
+    that exists already is not checked for that.
     """
     if Path(given).is_dir():
         with _one_at_a_time():
@@ -140,7 +143,9 @@ def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say,
 
 
 def name_latest(engine: DockerEngine, images: ImageNames) -> ImageNames:
-    """Tag the images with names that a compose file can hold, and return these names."""
+    """Give the images names that do not change with their content, such as squall-broker:latest, so that a compose file
+    can contain them. Return these names.
+    """
     latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
     for image, name in zip((images.broker, images.toxiproxy, images.relay), latest, strict=True):
         engine.tag(image, name)
@@ -157,8 +162,10 @@ def _broker(engine: DockerEngine, base: str, base_id: str, root: Path, say: Say)
 
 
 def _broker_files(root: Path) -> dict[str, bytes]:
-    """Return the files of the build's context by path, without the wheels, whose hashes are in the requirements. The
-    Dockerfile and the requirements are this checkout's, whichever checkout the broker is from.
+    """Return the files from which a broker's image is built, by path in the build context. Only the broker's code is
+    from the checkout `root`; the Dockerfile and the requirements are always this checkout's.
+
+    The wheels are left out, because the requirements contain their hashes.
     """
     files = {Path(name).name: _read(COMPOSE / name) for name in ("broker/Dockerfile", *PINNED)}
     module, package = package_in(root)
@@ -177,8 +184,8 @@ def _relay_files() -> dict[str, bytes]:
 
 
 def _harness_files() -> dict[str, bytes]:
-    """Return the files of the build's context by path, without Toxiproxy and the wheels. `app` holds the content of a
-    wheel.
+    """Return the files from which the harness's image is built, by path in the build context, without Toxiproxy and the
+    wheels. The folder `app` gets the same files as a wheel of Squall.
     """
     files = {name: _read(COMPOSE / "harness" / name) for name in ("Dockerfile", "requirements.txt", "squall")}
     below = {name: ROOT / name for name in IN_HARNESS}
@@ -192,7 +199,11 @@ def _harness_files() -> dict[str, bytes]:
 
 
 def _wheels(engine: DockerEngine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
-    """Return the wheels that these files of `COMPOSE` pin, for the base image's Python, from a folder of the cache."""
+    """Return the wheels that requirements files pin, by path in the build context. The wheels fit the base image's
+    Python; pip fetches them once into the cache folder. Raise PreconditionError if the base image is not suitable.
+
+    pinned: the paths of the requirements files in the folder `COMPOSE`.
+    """
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
         raise PreconditionError(
@@ -280,7 +291,8 @@ def _forget_old(engine: DockerEngine, wanted: set[str]) -> None:
 
 
 def _is_kept(tag: str) -> bool:
-    """Return whether people use an image by this name. Such an image is kept, because no checkout would make it again.
+    """Return whether images with this name are never removed as old. People use such a name, for example
+    squall/broker:latest, and no run would build its image again.
     """
     return tag.startswith(("squall-base:", "squall/")) or tag.endswith(":latest")
 

@@ -19,10 +19,10 @@ BEST, SLOWER, UNTRIED, NO_VENV = 1, 2, 3, 4
 
 
 def is_optimised(configured: str, prefix: str) -> bool:
-    """Return whether a build is optimised by a profile, which saves 5 to 20 % of a broker's CPU.
+    """Return whether a Python was built with profile-guided optimisation, which saves 5 to 20 % of a broker's CPU.
 
-    configured: the arguments of its `configure`; prefix: where it is installed. Builds of distributions are optimised,
-    but Debian's arguments do not show it, because its packaging uses the profile by itself.
+    configured: the arguments of Python's `configure` script; prefix: the folder in which Python is installed. A
+    distribution's Python (prefix /usr) counts as optimised: Debian's Python is, although its arguments do not show it.
     """
     return "--enable-optimizations" in configured or prefix == "/usr"
 
@@ -33,7 +33,10 @@ def optimised_here() -> bool:
 
 
 def rank(version: tuple[int, int], *, optimised: bool, has_venv: bool) -> int | None:
-    """Rank an interpreter; None if it is too old."""
+    """Return the rank of an interpreter, from BEST (1) to NO_VENV (4); None if it is older than OLDEST.
+
+    optimised: it was built with profile-guided optimisation; has_venv: it can make virtual environments.
+    """
     if version < OLDEST:
         return None
     if not has_venv:

@@ -39,7 +39,9 @@ class ApacheKafka:
     """Is the version in the name of its jar."""
 
     def command(self, main: str, arguments: Sequence[str], *, flags: Sequence[str] = ()) -> list[str]:
-        """Return the command that starts one of its programs; `flags` are flags of the JVM."""
+        """Return the command that starts a program of Apache Kafka. main: its main class, such as kafka.Kafka; flags:
+        flags of the JVM.
+        """
         return [self.java, *flags, "-cp", self.class_path, main, *arguments]
 
 

@@ -24,7 +24,9 @@ class MissingDependency:
 
 
 def one_line(lacks: Sequence[MissingDependency]) -> str:
-    """Return the shell command by which root installs everything that needs root; empty if nothing does."""
+    """Return one shell command for root: it installs all Debian packages in `lacks`, then runs all commands in `lacks`.
+    Empty if there are none.
+    """
     packages = dict.fromkeys(name for lack in lacks for name in lack.packages)
     commands = dict.fromkeys(lack.command for lack in lacks if lack.command)
     installing = (f"apt-get install -y {' '.join(packages)}",) if packages else ()
@@ -41,8 +43,10 @@ def remedy(lacks: Sequence[MissingDependency]) -> str:
 
 
 def refuse(asked: str, lacks: Sequence[MissingDependency]) -> None:
-    """Raise PreconditionError if anything is missing, with a line for each thing, and a last line that says how to get
-    all.
+    """Raise PreconditionError if `lacks` is not empty. Its message has a line for each missing thing, and a last line
+    that says how to get all.
+
+    asked: the thing that cannot be had without them, such as "Apache Kafka"; the message begins with it.
     """
     if lacks:
         lines = "\n".join(f"  {lack.what}" for lack in lacks)

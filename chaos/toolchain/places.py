@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """Is the folder that contains the packages `broker`, `chaos` and so on: a checkout, or `squall/` in site-packages."""
 SHARED = ROOT / "chaos" / "shared"
-"""Is the folder in a wheel of the files that are no Python code."""
+"""Is the folder in a wheel that holds files other than Python code, such as compose and plans."""
 COMMIT_OF_WHEEL, COMMIT_OF_SDIST = SHARED / "commit", ROOT / "COMMIT"
 """Are the files with the commit from which a wheel or an sdist was built."""
 

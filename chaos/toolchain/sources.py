@@ -9,8 +9,9 @@ from pathlib import Path
 from squall.chaos.errors import PreconditionError
 
 MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
-"""Matches the magic bytes of the file in which a broker counts its file faults (I/O errors and delays that its file
-layer injects). If the layout of the file changes, so do the bytes.
+"""Matches the line of `faulted/tally.py` that defines the magic bytes of a broker's tally. The tally is the file in
+which a broker counts its file faults (I/O errors and delays that its file layer injects). A tally of another layout has
+other magic bytes.
 """
 
 
@@ -58,8 +59,8 @@ def second_version(given: str, first: Path, *, faulted: bool = False) -> Path:
 
 
 def _layout(package: Path) -> str | None:
-    """Return the layout of the file in which a broker counts its file faults (errors and delays that its file layer
-    injects); None if it has none.
+    """Return the magic bytes of a broker's tally, such as "sqtally2", which identify its layout (`MAGIC`); None if the
+    broker has no tally.
     """
     tally = package / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None

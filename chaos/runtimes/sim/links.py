@@ -42,12 +42,14 @@ class TransportOwner(Protocol):
     gate: Callable[[str, str], None]
 
     def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
-        """Suspend the task until `wake` is called for it. `message` holds the function to call if the task is
-        cancelled.
+        """Suspend the current task until `wake` is called for it. message: trio's request to suspend a task; it holds
+        the function that trio calls if the task is cancelled.
         """
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """Forget a cancelled task that may be among those that were woken during a pause."""
+        """Forget a task that was cancelled. If it had been woken during a pause, the end of the pause must not wake it
+        again.
+        """
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
         """Suspend the task until `wake` is called for it: `register` gets the task. If the task is cancelled first,
@@ -257,7 +259,9 @@ class OneWayStream:
         self._passed = 0
         source.out, sink.incoming = self, self
         self.push: Callable[[bytes], object] = self.put
-        """Is called with the bytes that the source sends."""
+        """Is called with the bytes that the source sends. It is `put`, unless frames are parsed: then it is the method
+        of the connection that applies protocol faults and calls `put`.
+        """
         if connection.followed:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
@@ -317,7 +321,9 @@ class OneWayStream:
         self.held = 0
 
     def taken(self, count: int) -> None:
-        """Free the space in the window of bytes that the receiver has read."""
+        """Free the space of `count` bytes in the window, because the receiver has read them. Wake the sender if it
+        waits for space.
+        """
         held = self.held
         self.held = left = held - count if held > count else 0
         if left < self.window <= held:

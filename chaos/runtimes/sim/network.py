@@ -109,7 +109,10 @@ class SimNetwork:
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def register_address(self, host: str, port: int, source: int | str, target: int | str) -> None:
-        """Record which node owns an address (`target`), and from which node or client zone it is dialled (`source`)."""
+        """Record the node `target` that listens at an address. A client that connects to the address uses the link from
+        `source` to `target`. source: the client zone (group of clients) to which the address belongs; "prober" for the
+        harness itself.
+        """
         self._sides[host, port] = (source, target)
 
     def listen(self, env: NetworkPeer, port: int) -> SimListener:

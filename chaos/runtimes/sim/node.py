@@ -116,7 +116,12 @@ class SimNode:
     async def _live(
         self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event
     ) -> None:
-        """Run one incarnation to its end. Raises nothing: if the broker ended by itself, `exits` says why."""
+        """Run one incarnation to its end. Raises nothing: if the broker ended by itself, adds the reason to
+        `self.exits`.
+
+        scope: is cancelled to kill the broker; stop: is set to shut it down; ready: set here once it serves clients;
+        ended: set here at its end.
+        """
         failure: BaseException | None = None
         try:
             with scope:
@@ -222,8 +227,8 @@ class SimNode:
     # ------------------------------------------------------------------ the clock
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Set the node's clock. Its trace reports the clock at once, and every half second while it differs from the
-        true time.
+        """Set the offset of the node's wall clock, and the rate at which the node's time runs (1.0: as true time). The
+        node's trace reports the clock at once, and every half second while it differs from the true time.
         """
         self.clock.set(offset_ms, rate)
         self._say_clock()
@@ -248,7 +253,7 @@ class SimNode:
         return self._crash
 
     def forget_crash(self) -> None:
-        """Cancel the crash."""
+        """Cancel the crash that `crash_at` armed, if it has not happened yet."""
         self._crash = None
 
     def _gate(self, op: str, what: str) -> None:

@@ -23,14 +23,14 @@ class TracedWorld(Protocol):
 
     @property
     def mono(self) -> float:
-        """Returns the time of the traces, in s."""
+        """Returns the true monotonic time, in s, which the lines of all traces contain."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
         """Maps a node id to an object with `node`, the running broker (None: it is down), and `env`."""
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that is left out of the run's digest."""
+        """Add a line to the trace of the node that `line["n"]` names. The run's digest ignores the line."""
 
 
 class OffsetTracer:

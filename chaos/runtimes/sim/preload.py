@@ -15,8 +15,8 @@ LATE = (
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )
-"""Names the modules to load, except those of the controller's commands. `tests/sim/world/test_nothing_real.py` fails if
-one is missing.
+"""Names modules to load. The modules that decide the controller's requests are missing here, because `preload_modules`
+finds them in `COMMANDS`. `tests/sim/world/test_nothing_real.py` fails if another module is missing.
 """
 
 

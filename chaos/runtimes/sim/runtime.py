@@ -87,7 +87,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
                 world.network.register_address(_host(node), ZONE_PORT + at, zone, node)
 
     def _layout(self, node: int) -> dict[str, str]:
-        """Return the settings for the addresses, roles and peers of one node."""
+        """Return a node's settings for its place in the cluster: id, roles, listeners, voters, peers."""
         ports = {INTERNAL: INTERNAL_PORT} | {zone: ZONE_PORT + at for at, zone in enumerate(self.zones)}
         listeners = ",".join(f"{name}://{_host(node)}:{port}" for name, port in ports.items())
         return {
@@ -475,7 +475,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return the trace's path below the run directory that `files` is written to."""
+        """Return the trace's path, relative to the run directory. `files` returns the trace under the same path."""
         return Path(f"nodes/{node}/trace.jsonl")
 
     @override

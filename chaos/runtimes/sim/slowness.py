@@ -39,8 +39,9 @@ class CpuShareLimits:
             self._hold()
 
     def remove(self, name: str) -> tuple[int, float]:
-        """End a limit. Returns how often the node was stopped and the share of the time in which it ran; zeros while
-        another limit is left.
+        """End a limit. Returns the number of times that the node was stopped, and the share of the time in which it
+        ran. Both count from the first limit on, and are zeros if another limit is left or if there is no limit of this
+        name.
         """
         if self.shares.pop(name, None) is None or self.shares:
             return 0, 0.0

@@ -178,13 +178,17 @@ class SimLink:
         return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
     def connect_delay_s(self) -> float:
-        """Return the seconds until the answer to a connection's first packet, latency faults of the link included."""
+        """Return the seconds from a connection's first packet (SYN) to its answer. They include the delays that faults
+        of the link add.
+        """
         there, _ = self.takes(StreamDirection.THERE, 0, 0.0)
         return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
 
     def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
-        """Return in how many seconds bytes that are sent now arrive, and the virtual time before which a bandwidth
-        limit keeps the connection from sending more. `busy_until`: that time before these bytes.
+        """Return the seconds until bytes that are sent now arrive, and the new value of `busy_until`. size: the number
+        of bytes.
+
+        busy_until: the virtual time, in s, until which earlier bytes use up a bandwidth limit.
         """
         took_s = self.base_s()
         if not self._on:
@@ -224,8 +228,8 @@ class SimLink:
         yield from found
 
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
-        """Cut pieces into smaller ones, as a second Toxiproxy "slicer" behind the first does: a piece is cut only once
-        all pieces before it have been passed on.
+        """Cut pieces into smaller ones, as Toxiproxy's "slicer" does. A piece is cut only once all pieces before it
+        have been passed on. A piece comes with its delay in s after the previous piece.
         """
         delay_s = slicer.delay_us / 1e6
         behind_s, first = 0.0, True
@@ -247,7 +251,8 @@ class SimLink:
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Return the fault that acts on this request or response; None if no fault does. Counts it, as `strike` does.
+        """Count a request or response for the link's protocol faults, as `strike` does. Return the fault that acts on
+        it, or None.
         """
         return strike(self.frame_faults, stream, api)
 

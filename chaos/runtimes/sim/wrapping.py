@@ -1,4 +1,6 @@
-"""Wraps the brokers' functions while a simulation runs, also those that a planted bug has replaced."""
+"""Replaces functions of the brokers by wrappers that observe their calls, while a simulation runs. If a planted bug has
+replaced a function before, its replacement is wrapped.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 FunctionWrapper = tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
-"""Names a function by its class or module and its name. The third value is called with the function and returns its
+"""Is a tuple of a class or module, the name of a function in it, and a decorator that returns the function's
 replacement.
 """
 

@@ -19,10 +19,12 @@ from squall.chaos.runtimes.wire.frames import Framer
 
 BEHIND_S = 5.0
 """Limits, in seconds, how long a response is held back so that the client gets responses in the order of its requests.
-This is needed after a fault let the broker get two requests in the other order.
+This is needed after a REORDER fault has let a later request overtake an earlier one.
 """
 DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
-"""Maps what a fault did to a request to the word for it in diagrams; None means that no fault acted."""
+"""Maps the act of a fault on a request to the word that diagrams show for it, such as "dropped"; None means that no
+fault acted.
+"""
 
 
 STRUCK_REPORTS = 8
@@ -110,8 +112,8 @@ class FramedConnection(ABC):
         response is seen.
         """
         self._early: dict[int, bytes] = {}
-        """Maps the correlation id of an overtaken request to the response that must wait for its response: the response
-        to the request that overtook it.
+        """Holds responses to requests that have overtaken another request, by the correlation id of the overtaken
+        request. Each is sent once the overtaken request has been answered.
         """
 
     # ------------------------------------------------------------------ what a world does
@@ -122,7 +124,9 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Return the fault that acts on this request or response, or None. It is counted, as by `strike`."""
+        """Count a request or response for the link's protocol faults, as `strike` does. Return the fault that acts on
+        it, or None.
+        """
 
     @abstractmethod
     def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
@@ -141,7 +145,9 @@ class FramedConnection(ABC):
         """Return the run's monotonic clock, in ns."""
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
-        """Record for diagrams that a frame passes, or what a fault did to it."""
+        """Record a frame for a run's diagrams of messages. Does nothing unless a subclass overrides it. what: what a
+        fault did to the frame, such as "dropped"; empty if no fault acted.
+        """
 
     # ------------------------------------------------------------------ what comes
 
@@ -245,7 +251,9 @@ class FramedConnection(ABC):
             self._release(StreamDirection.THERE, held)
 
     def _tell(self, on: LinkFaultState, frame: bytes, api: int, correlation_id: int) -> None:
-        """Add a report of an EndTxn request that a fault hit to the fault's evidence."""
+        """Add a report to `on.struck` if the fault `on` has hit an EndTxn request. frame: the request; api: its API
+        key.
+        """
         if api != frames.END_TXN or len(on.struck) >= STRUCK_REPORTS:
             return
         struck = StruckEndTxn(frames.describe_end_txn(frame), self.now_ns(), int(_later_s(on) * 1000))
@@ -284,8 +292,11 @@ class FramedConnection(ABC):
         self._answer_own()
 
     def _give(self, correlation_id: int, frame: bytes, on: LinkFaultState | None = None) -> None:
-        """Send a response to the client. If its request has overtaken another one, the response waits until the other
-        response has passed. A held response that this one was to overtake is sent after it.
+        """Send a response to the client. If its request has overtaken an earlier request, keep the response in `_early`
+        until the earlier request is answered. If a REORDER fault holds another response, send that one right after this
+        one.
+
+        on: the fault that acts on this response; a DELAY fault sends it later.
         """
         first = self._overtook.pop(correlation_id, None)
         if first is not None and any(asked == first for asked, _ in self._waiting):

@@ -277,15 +277,18 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 
 def _asked(asked: Any, name: str) -> Any:
-    """Return the value in the request from which the response's field `name` is filled. None if there is none."""
+    """Return the value in a request from which the field `name` of its response is filled; None if there is no such
+    value. asked: the decoded request, or an item of a list in it.
+    """
     other = f"{name.removeprefix(RESULTS)}s" if name.startswith(RESULTS) else name
     given = getattr(asked, ALIASES.get(name, other), None)
     return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """Fill one partition of a response, for requests that give the partition as a bare number. Returns whether the
-    partition has an error code field.
+    """Fill `item`, one partition of a response, with the partition's number `index` and with `error`. This is for
+    requests that list partitions as plain numbers, such as OffsetFetch. Returns whether the item has an error code
+    field.
     """
     if hasattr(item, "partition_index"):
         item.partition_index = index
@@ -298,7 +301,8 @@ def _index(item: Any, index: Any, error: int) -> bool:
 
 
 class _ListFieldTypes(dict[tuple[str, str, str], Any]):
-    """Maps (module, structure, field) to the structure that the field is a list of; None if the field is no such list.
+    """Maps (module, class, field) of a message to the class of the items in that field, if it is a list of structures.
+    The value is None for other fields.
     """
 
     def __missing__(self, key: tuple[str, str, str]) -> Any:
