@@ -13,7 +13,9 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches
 
 _NOWHERE = (1 << 63) - 1
-"""Is an offset above all others, for a log of which no segment was processed yet."""
+"""Is an offset above all others. It serves as the end offset of a log until a segment of the log has been processed, so
+that no gap is seen in front of the first segment.
+"""
 
 
 class LostOffsetRanges:
@@ -26,8 +28,8 @@ class LostOffsetRanges:
     def __init__(self) -> None:
         self._lost: dict[str, tuple[int, int]] = {}
         self._returned: dict[str, int] = {}
-        """Maps a log in which a deleted segment has reappeared (its removal was not synced) to the end offset of the
-        segments processed so far.
+        """Maps a partition to the end offset of the segments that `add_remaining` has processed so far. It holds only
+        partitions in which a deleted segment has reappeared, because its removal was not synced.
         """
 
     def add_changed(self, path: str, before: Buffer, after: Buffer) -> None:
@@ -50,11 +52,11 @@ class LostOffsetRanges:
         return sorted({**self._lost, **self._returned})
 
     def add_remaining(self, path: str, content: Buffer) -> None:
-        """Process a segment that exists after the power loss. Call it after all calls of `add_changed`, for one segment
-        after the other, by offset.
+        """Process a segment that exists after the power loss. Call it after all calls of `add_changed`, for a
+        partition's segments in the order of their offsets.
 
-        A remaining segment behind a lost one counts as lost. So does one that leaves a gap behind a segment whose
-        removal was undone.
+        A segment behind a lost batch counts as lost. If a deleted segment has reappeared in the partition, a segment
+        also counts as lost if it begins above the end offset of the segment before it.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:

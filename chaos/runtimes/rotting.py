@@ -20,12 +20,14 @@ _MAGIC: Final = 2
 
 
 def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, rng: Random) -> list[int]:
-    """Draw `bits` different bits of a file to flip, and return their positions (in bits) in ascending order. There are
-    fewer if the file has no more bits of that kind.
+    """Draw `bits` different bits of a file to flip, and return their positions (in bits) in ascending order. Returns
+    fewer if the file has fewer bits to choose from.
 
-    In a segment, "checked" never flips bits that no checksum covers. Neither Squall nor Kafka can tell a flipped base
-    offset from a correct one: a reader would accept it, and continue at a wrong offset. In other files any bit may
-    flip.
+    where: "epoch" chooses from the leader epochs in a segment. "checked" chooses from the bits of a segment that a
+    checksum covers, and from the checksums; in other files, from all bits.
+
+    "checked" never flips a base offset, for example: neither Squall nor Kafka can tell a flipped base offset from a
+    correct one. A reader would accept it, and continue at a wrong offset.
     """
     starts = list(_batches(content)) if path.endswith(".log") else []
     if where == "epoch":

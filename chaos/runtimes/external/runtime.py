@@ -88,7 +88,9 @@ async def discover(bootstrap: str) -> DiscoveredCluster:
 
 
 class ProxiedEnv(RealEnv):
-    """Is an Env of this machine that connects to brokers through their proxies."""
+    """Gives Squall's clients the clock, files and network of this machine. A connection to a broker's advertised
+    address leads to the broker's proxy instead; `proxies` maps one address to the other.
+    """
 
     def __init__(self, node: str, proxies: Mapping[Address, Address]) -> None:
         super().__init__(node)
@@ -243,7 +245,9 @@ class ExternalRuntime(Runtime):
 
     @override
     def exits(self) -> tuple[NodeExit, ...]:
-        """Return unasked exits of brokers with known containers, as of the last check of each container."""
+        """Return the exits that the run did not order, of brokers whose containers are known. Squall notices an exit
+        only when it next acts on that container, or when `heal` checks it.
+        """
         return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
     @override
@@ -319,17 +323,21 @@ class ExternalRuntime(Runtime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return a path at which no file is: the cluster writes no trace."""
+        """Return the path nodes/N/trace.jsonl of the run directory. No file is there: the broker writes no trace."""
         return self._folder / "nodes" / str(node) / "trace.jsonl"
 
     @override
     def log_path(self, node: int) -> Path:
-        """Return a path at which no file is: the brokers' own logs are out of reach."""
+        """Return the path nodes/N/broker.log of the run directory. No file is there: Squall cannot reach the broker's
+        log.
+        """
         return self._folder / "nodes" / str(node) / "broker.log"
 
     @override
     def data_path(self, node: int) -> Path:
-        """Return a path at which no file is: the brokers' own data is out of reach."""
+        """Return the path nodes/N/data of the run directory. Nothing is there: Squall cannot reach the broker's log
+        directory.
+        """
         return self._folder / "nodes" / str(node) / "data"
 
     @override

@@ -47,8 +47,9 @@ logger.elections.filter.noise.regex = .*(No stale brokers found|Replayed partiti
 logger.elections.filter.noise.onMatch = DENY
 logger.elections.filter.noise.onMismatch = NEUTRAL
 """
-"""Configures the node's log. Only at DEBUG does a controller's log have clean elections and changes of ISRs, which
-reports read (`squall.checkers.kafka_log`). Lines about every heartbeat at that level are filtered out.
+"""Configures the node's log. `squall.checkers.kafka_log` reads elections and ISR changes from it. A controller logs ISR
+changes and clean elections only at DEBUG. A filter removes the lines about every heartbeat, which are also at that
+level.
 """
 
 VERSION = re.compile(r"Kafka version: (\S+)")
@@ -86,7 +87,9 @@ class KafkaLogReports(BrokerReports):
 
     @override
     def shutdown_report(self, code: int) -> ShutdownReport:
-        """Return how the broker shut down, by its log. Kafka does not log explicitly that no controller answered."""
+        """Return how the broker shut down, judged by its log and by the JVM's exit code. `alone` is always False,
+        because Kafka does not log that no controller answered.
+        """
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
         # The node may have been killed after the controller had let it go.
@@ -149,13 +152,15 @@ class KafkaProgram(BrokerProgram):
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return the version that the node logged when it started."""
+        """Return the Kafka version that the node logged when it started. `came_up` has it: the result of
+        `KafkaLogReports.ready`.
+        """
         return {"runs": came_up.get("version"), "by": f"its own {self._files.log.name}"}
 
     @override
     def upgrade(self) -> Evidence:
-        """Switch to the second version. The node's metadata.version stays the one with which its log directory was
-        formatted.
+        """Make the next start run the second of the run's two Kafka versions. The node's metadata.version stays the one
+        with which its log directory was formatted.
         """
         if self._second is None:
             raise PreconditionError("there is no second Apache Kafka to upgrade to")

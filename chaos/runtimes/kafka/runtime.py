@@ -27,7 +27,7 @@ from squall.chaos.toolchain.kafka import ApacheKafka
 STRANGE = "squall."
 """Is the prefix of Squall's own broker settings, which Kafka does not know."""
 SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinator.state.topic.min.isr": 2}
-"""Holds Kafka's defaults for the internal topic of share groups (KIP-932), which Squall's own broker does not have."""
+"""Holds Kafka's defaults for the internal topic of share groups (KIP-932). Squall's own broker has no share groups."""
 
 
 class KafkaSoftware(BrokerSoftware):

@@ -39,8 +39,8 @@ class BrokerSoftware(Protocol):
     """
 
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
-        """Choose every address of the cluster, with `claim`. Raise PreconditionError for settings that the brokers
-        would refuse.
+        """Choose every address of the cluster; `claim` reserves free ones. Raise PreconditionError for settings that
+        the brokers would refuse.
         """
 
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
@@ -181,8 +181,9 @@ class ProcessBackend(ClusterBackend):
 
 
 def client_addresses(plan: Blueprint, first: int | None, host: str) -> dict[tuple[str, int], Address]:
-    """Return the addresses of the first zone's listeners: port `first` and the ports after it; empty if `first` is
-    None.
+    """Return the addresses of the listeners for the first client zone, by (zone, node). The first node gets port
+    `first`, the other nodes the ports after it: {("CLIENT", 1): (host, first), ...}. Empty if `first` is None. Raise
+    PreconditionError if a port is taken.
     """
     if first is None:
         return {}

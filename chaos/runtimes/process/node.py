@@ -56,7 +56,9 @@ class ProcessNode(BrokerNode):
         return self.program.faults
 
     def launch(self) -> Evidence:
-        """Start the next incarnation's process; `wait_ready` waits for it. Evidence: pid, incarnation, asked_ns."""
+        """Start the OS process of the next incarnation, and do not wait until it is ready: `wait_ready` does. Evidence:
+        pid, incarnation (its number), asked_ns (the monotonic time just before the start).
+        """
         self.must_be(NodeState.DOWN)
         if self.faults is not None and self._words is None:
             self.faults.clear()  # what an earlier run on this folder ordered
@@ -198,9 +200,11 @@ class ProcessNode(BrokerNode):
         return {**told, "state": run_state(self._child.pid), "cpu_s": cpu_seconds(self._child.pid)}
 
     def throttle(self) -> ThrottleUsage:
-        """Limit the process to the smallest share in `slowed`, or lift the limit if there is none. May take 0.1 s.
+        """Limit the process to the smallest share in `slowed`, or lift the limit if `slowed` is empty. May block for
+        0.1 s.
 
-        Returns the usage measured since the first limit began; it is complete once the last limit has ended.
+        Returns the usage since the first limit began, if the limit was lifted; the next limit then begins at zero.
+        While a limit is on, the returned usage lacks that of the running process.
         """
         if not self.slowed:
             self._unthrottle()

@@ -60,13 +60,13 @@ class BrokerProgram(Protocol):
         """Begin to read the broker's reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Identify the running program. Evidence: as `Runtime.software`, without `speaks`. came_up: the result of
-        `BrokerReports.ready`.
+        """Identify the program that the OS process `pid` runs. came_up: the result of `BrokerReports.ready`. Evidence:
+        runs and by, as in `Runtime.software`.
         """
 
     def upgrade(self) -> Evidence:
-        """Prepare a broker that is down: from its next start on it runs the second version. Evidence: as
-        `Runtime.upgrade_node`.
+        """Prepare a broker that is down: from its next start on, it runs the second of the run's two software versions.
+        Evidence: as `Runtime.upgrade_node`.
         """
 
 
@@ -123,8 +123,8 @@ class SquallProgram(BrokerProgram):
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return a digest of the files of the running program. The kernel reports with which files the program was
-        started.
+        """Return a digest of the files of the program that the OS process `pid` runs. Their folder is the PYTHONPATH
+        with which the process was started, read from /proc/PID/environ.
         """
         folder = Path(environment(pid)["PYTHONPATH"])
         runs = await trio.to_thread.run_sync(digest_of, package_in(folder)[1])

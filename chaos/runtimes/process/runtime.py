@@ -33,10 +33,10 @@ class ProcessRuntime(RealRuntime):
     nodes, zones, settings, controllers: as in `blueprint`. proxied: False connects brokers and clients directly,
     without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first
     broker's listener for the first client zone; the other brokers' listeners have the next ports. By default all ports
-    are chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults
-    (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added. faulted: also add
-    --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a folder with
-    the package `broker` to which brokers can be upgraded.
+    are chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults. program: the
+    command that starts a broker; --config FILE is added to it. faulted: also add --faults FOLDER, so that disk faults
+    and power losses work. seed: for the random choices of these faults. second: a folder with a second version of the
+    broker's package, to which brokers can be upgraded.
     """
 
     def __init__(

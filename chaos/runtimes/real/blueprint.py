@@ -78,8 +78,8 @@ def blueprint(
     controllers: Sequence[int] | None = None,
 ) -> Blueprint:
     """Make the blueprint of a cluster. nodes: how many nodes (ids count from 1), or their ids. controllers: the voters'
-    ids; by default the first three, or one if there are fewer than three. settings: as in `fitted`. Raise
-    PreconditionError for invalid zones and settings.
+    ids; by default the first three, or one if there are fewer than three. settings: settings for every broker; `fitted`
+    adds what a cluster of few brokers needs. Raise PreconditionError for invalid zones and settings.
     """
     check_zones(zones)
     check_settings(settings or {})

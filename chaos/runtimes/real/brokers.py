@@ -31,7 +31,9 @@ class BrokerNode(Protocol):
 
     @property
     def faults(self) -> NodeFaults | None:
-        """Returns the fault commands of the broker's disk. None if the broker was started without disk faults."""
+        """Returns the object that sends disk fault commands to the broker. None if the broker was started without
+        `--faults`.
+        """
 
     def poll(self) -> None:
         """Check whether the broker has ended without an order of the harness, and record that."""
@@ -52,11 +54,11 @@ class BrokerNode(Protocol):
         """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""
 
     async def software(self) -> Evidence:
-        """Identify the broker's software. Evidence: as `Runtime.software`, without `speaks`."""
+        """Identify the broker's software. Evidence: runs and by, as in `Runtime.software`."""
 
     async def upgrade(self) -> Evidence:
-        """Prepare a broker that is down: from its next start on it runs the second version. Evidence: as
-        `Runtime.upgrade_node`.
+        """Prepare a broker that is down: from its next start on, it runs the second of the run's two software versions.
+        Evidence: as `Runtime.upgrade_node`.
         """
 
     async def pause(self) -> Evidence:

@@ -98,14 +98,18 @@ class Disks:
         return {"hits": 0 if number is None else faults.hits(number), "ended_ns": time.monotonic_ns()}
 
     async def rot(self, node: int, path_glob: str, bits: int, where: Where) -> Evidence:
-        """Flip bits in a closed segment. Evidence: as `Runtime.rot`."""
+        """Flip `bits` bits of a closed segment or index: a file that the broker no longer writes to. path_glob: the
+        files to choose from. where: "checked" for bits that a checksum covers, "epoch" for bits of leader epochs.
+        Evidence: as `Runtime.rot`.
+        """
         found = self._brokers[node]
         rng = Random(repr((self._seed, "rot", node, found.files.incarnation)))
         rotten = await trio.to_thread.run_sync(rot, found.files.data, path_glob, bits, where, rng)
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
-        """Damage the disk of a broker that is down. The damaged file then counts as durable: a later power loss removes
+        """Damage the disk of a broker that is down. how: "tail" cuts the last `size` bytes of a partition's newest
+        segment; "file" removes a closed file. The damaged file then counts as durable: a later power loss removes
         nothing from it. Evidence: as `Runtime.damage`.
         """
         found = self._brokers[node]

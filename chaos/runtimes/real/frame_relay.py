@@ -33,8 +33,8 @@ DIAL_S = 10.0
 
 @dataclass
 class RelayFault:
-    """Holds a fault on a link of the relay. It counts the requests or responses of the fault's API, and those that the
-    fault hit.
+    """Holds a fault on a link of the relay. seen: how many frames (requests or responses) of the fault's Kafka APIs
+    have come. hits: how many of these the fault acted on. struck: the first EndTxn requests among the hits.
     """
 
     fault: Frames
@@ -56,8 +56,10 @@ class FrameFaults:
 
 class RelayCommands:
     """Carries out the harness's commands: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"},
-    {"do": "reset"}. The answer to "remove" has the fault's hits, and struck (reports of the EndTxn requests that it
-    hit). The answer has `error` if the command was not carried out.
+    {"do": "reset"}.
+
+    The answer to "remove" has hits (how many requests or responses the fault acted on) and struck (the first EndTxn
+    requests among them, each a `StruckEndTxn` as a dict). An answer has "error" if the command was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
@@ -187,7 +189,9 @@ def relay(
     to: tuple[str, int],
     source: socket.socket,
 ) -> None:
-    """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
+    """Relay one accepted connection, `source`, to the address `to` until it ends. If the target does not answer, reset
+    the connection. counts: counts the Produce requests of the link; None if they are not counted.
+    """
     near = ConnectionEnd(loop, source)
 
     def connected(target: socket.socket | None) -> None:
@@ -222,7 +226,9 @@ def control(loop: RelayEventLoop, orders: RelayCommands, stream: socket.socket) 
 
 
 def main(routes: dict[str, Any]) -> None:
-    """Listen on every route and for commands. Never ends by itself."""
+    """Accept connections to relay on the address of every route, and commands on the control address. Never returns.
+    routes: the parsed ROUTES file.
+    """
     loop, links = RelayEventLoop(), dict[str, FrameFaults]()
     # By lines, because the relay is ended by a signal and then flushes nothing.
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
@@ -240,7 +246,9 @@ def main(routes: dict[str, Any]) -> None:
 
 
 def _trace(lines: TextIO, link: str, event: str, **fields: Any) -> None:
-    """Write a line that counts Produce requests, in the format of a broker's trace."""
+    """Write a line to the relay's file of Produce counts, in the format of a broker's trace. event: the type of the
+    line. fields: the producer's settings and the counts.
+    """
     lines.write(json.dumps({"t": time.monotonic(), "e": event, "link": link, **fields}) + "\n")
 
 

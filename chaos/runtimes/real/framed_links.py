@@ -29,8 +29,11 @@ Routes = Mapping[Link, tuple[Address, Address]]
 def route_through_relay(
     routes: Routes, framed: Collection[Link], listening: Iterator[Address]
 ) -> tuple[dict[Link, tuple[Address, Address]], list[tuple[Link, Address, Address]]]:
-    """Lead the Toxiproxy proxies of the `framed` links to the relay instead of to the brokers. The relay listens on one
-    address of `listening` for each of them. Returns the routes of all proxies, and the relay's routes.
+    """Insert the relay between Toxiproxy and the brokers on the links in `framed`: the links that may get protocol
+    faults. The Toxiproxy proxy of such a link leads to the relay, which listens on the next address of `listening`. The
+    relay leads to the broker.
+
+    Returns (the new routes of all Toxiproxy proxies, the relay's routes as in `Through`).
     """
     led, through = dict(routes), []
     for link, (dialled, to) in routes.items():
@@ -42,8 +45,9 @@ def route_through_relay(
 
 
 def routes_text(control: Address, through: Through, produce: Path | None = None) -> str:
-    """Return the JSON with which the relay is started. `produce`: the file in which the relay counts clients' Produce
-    requests by their settings.
+    """Return the JSON text of the ROUTES file with which the relay is started. control: the address on which the relay
+    accepts commands. through: its routes. produce: the file in which it counts clients' Produce requests, one count for
+    each combination of client id, acks, idempotence, transactional id and codec.
     """
     routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
     counted = {} if produce is None else {"produce": str(produce)}
@@ -81,8 +85,8 @@ class FramedLinks:
         await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
 
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Remove a fault from a link. Returns how many requests or responses the fault hit, and reports of the EndTxn
-        requests among them.
+        """Remove a fault from a link. Evidence: hits (how many requests or responses the fault hit), struck (the first
+        EndTxn requests among them, each a `StruckEndTxn` as a dict).
         """
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))

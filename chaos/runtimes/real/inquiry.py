@@ -80,7 +80,9 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
-    """Return ApiVersions requests whose client ids are padded with so many bytes in total."""
+    """Return ApiVersions requests whose client ids are padded with `pad_bytes` bytes in total. There is one request for
+    each `PAD_BYTES` of padding, and at least one.
+    """
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
     key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION
@@ -140,7 +142,10 @@ async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], 
 
 
 async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-    """Watch a new connection until it ends, and return the result as `Runtime.ending` does."""
+    """Open a connection, send a request, and measure how and when the connection ends. The result is that of
+    `Runtime.ending`. opened: called when the response comes. spoil: then send a frame of an impossible size, for which
+    a broker closes the connection.
+    """
     asked = began = trio.current_time()
     how = "never open"
     with trio.move_on_after(timeout_s):

@@ -89,8 +89,8 @@ class Links:
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
-        """Probe a link. If its source dials several addresses, the link is whole if all of them answer, and cut if none
-        does.
+        """Probe a link. If its source dials several addresses, all are probed at once, and `join_probes` combines the
+        results.
         """
         ways = self._ways(link)
         found: dict[int, ProbeResult] = {}

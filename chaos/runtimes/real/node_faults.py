@@ -29,8 +29,8 @@ from squall.chaos.runtimes.lost_records import LostOffsetRanges
 
 
 class NodeFaults:
-    """Sends fault commands to one node. `limit_bytes`: the largest number of unsynced bytes; if there are more, the
-    oldest count as written back by the kernel.
+    """Sends fault commands to one node, through files in `folder`. `limit_bytes` limits the node's unsynced bytes.
+    Beyond it, the files that have waited longest for an fsync count as written back by the kernel.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -39,7 +39,9 @@ class NodeFaults:
         self._named: dict[str, FaultCommand] = {}
         self._crash: CrashPoint | None = None
         self._has_ordered = False
-        """Is True if this run has written the control file, so that no commands of an earlier run are in it."""
+        """Is True once this object has written the control file. Before that, the file may hold commands of an earlier
+        run.
+        """
         try:
             self._serial = parse_commands((folder / "control").read_text()).serial
         except (FileNotFoundError, FaultCommandsError):
@@ -48,7 +50,8 @@ class NodeFaults:
     # ------------------------------------------------------------------------------------------------------- orders
 
     def add(self, name: str, fault: DiskFault) -> None:
-        """Order a fault under a name unused on this node. Raises HarnessError if the name is in use."""
+        """Command the broker to apply a disk fault. Raises HarnessError if the node already has a fault of this name.
+        """
         if name in self._named:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
         # A fault has the number of the command that orders it, which `_write` counts.
@@ -56,7 +59,9 @@ class NodeFaults:
         self._write()
 
     def remove(self, name: str) -> int | None:
-        """Order a fault's end. Returns the fault's number, for `hits`; None if no fault has that name."""
+        """Command the broker to end the fault of this name. Returns the fault's number, with which `hits` can be
+        called; None if no fault has this name.
+        """
         fault = self._named.pop(name, None)
         if fault is None:
             return None
@@ -78,7 +83,9 @@ class NodeFaults:
             self._write()
 
     def clear(self) -> None:
-        """Cancel every command."""
+        """Command the broker to end every disk fault, and cancel the ordered crash. This also replaces commands of an
+        earlier run.
+        """
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()
             self._crash = None
@@ -103,7 +110,9 @@ class NodeFaults:
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
     def ran(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker has read the fault commands in this folder."""
+        """Return whether this incarnation of the broker has applied the commands in `folder`. An incarnation that runs
+        without `squall.broker.faulted` has not.
+        """
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation
 
@@ -122,12 +131,15 @@ class NodeFaults:
         return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:
-        """Return the bytes that count as written back because too many were pending, since the node's first start."""
+        """Return how many unsynced bytes counted as written back by the kernel since the node's first start, because
+        more than `limit_bytes` were unsynced. A power loss does not remove them.
+        """
         head = head_of(self._tally())
         return 0 if head is None else head.through_bytes
 
     def crashed(self, number: int) -> str | None:
-        """Return the path or peer of the call at which the crash of this number happened; None if it has not happened.
+        """Return the call before which the crash of this number killed the broker: the file's path for a write or
+        fsync, the peer for a send. None if this crash has not happened.
         """
         try:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
@@ -137,8 +149,9 @@ class NodeFaults:
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
-        """Remove the data that a dead broker had not synced from its files. Evidence: for one node, as
-        `Runtime.power_loss`, and through_bytes (see `through_bytes`).
+        """Remove unsynced data from the files of a broker that has ended. `roots` are the broker's log directories;
+        `rng` decides which unsynced data is lost. Evidence: that of one node in `Runtime.power_loss`, and through_bytes
+        (see the method `through_bytes`).
         """
         records = LostOffsetRanges()
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.add_changed)

@@ -39,7 +39,9 @@ class NodeFolder:
 
     @property
     def faults(self) -> Path:
-        """Returns the folder of the fault commands to the broker's disk, for brokers that accept them."""
+        """Returns the path of the folder for disk faults: the harness writes its commands there, and the broker its
+        results. It is used only if the broker is started with `--faults`.
+        """
         return self.path / "faults"
 
     @property

@@ -103,8 +103,8 @@ class ProxiedLinks:
                     raise HarnessError(f"Toxiproxy does not have the {kind} that was put on {proxy}")
 
     def remove(self, name: str, link: Link) -> None:
-        """Remove the fault of this name from a link, if the link has it. The proxy stays off while another REFUSE cut
-        is on.
+        """Remove the fault of this name from a link, if the link has it. If the proxy was switched off by several
+        faults (`Cut` with REFUSE), it stays off until the last of them is removed.
         """
         with self._turn:
             faults = self._of(link)

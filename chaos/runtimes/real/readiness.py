@@ -50,7 +50,7 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
 
 
 class ProbedRuntime(Protocol):
-    """Represents a runtime whose links `silent_links` probes."""
+    """Lists the methods of a runtime that `silent_links` needs."""
 
     def links(self) -> tuple[Link, ...]:
         """Return every link that can carry a fault."""

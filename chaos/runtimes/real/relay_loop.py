@@ -1,9 +1,9 @@
 """Implements the event loop of the relay that parses Kafka requests: callbacks for ready sockets, and timers. It has
 one thread, and no task per connection.
 
-Bytes that arrive are read and sent on in the same call, so they take one wake-up. Tasks of trio (one for each direction
-of a connection, and one for each socket that is written to) took five times the CPU time. On a busy machine the relay
-then had the longest round trips of all links, and a run measured the relay.
+Bytes that arrive are read and sent on in the same call, so they take one wake-up. An earlier relay with trio had one
+task for each direction of a connection, and one for each socket that is written to. It took five times the CPU time. On
+a busy machine its links then had the longest round trips of all, so a run measured the relay instead of the brokers.
 """
 
 from __future__ import annotations

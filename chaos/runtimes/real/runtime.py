@@ -54,8 +54,9 @@ class ClusterBackend(Protocol):
     """Holds the brokers that were made."""
 
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
-        """Make everything, but start no broker. Returns the cluster's addresses, and the proxies of its links (None if
-        links have no proxies). Raise PreconditionError if something cannot be made.
+        """Prepare the cluster: fill `brokers` and start the proxies, but start no broker. Returns the cluster's
+        addresses, and the proxies of its links (None if links have no proxies). Raise PreconditionError if something
+        cannot be made.
         """
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
@@ -140,7 +141,9 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
 
     @override
     def env(self, name: str) -> Env:
-        """Return an Env of this machine's clock, files and network."""
+        """Return the environment for harness and client code: this machine's clock, files and network. `name` becomes
+        `Env.name`.
+        """
         return RealEnv(name)
 
     @override

@@ -22,7 +22,9 @@ class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no ty
     """Is toxiproxy-python's server, but opens no extra connection and replaces no existing proxy needlessly."""
 
     def running(self) -> bool:
-        """Return True: the server's answer shows that it runs. The package would open a connection to find out."""
+        """Return True, without a test. The package would open an extra connection to test it, before it asks for the
+        server's version. If the server does not run, that call itself fails.
+        """
         return True
 
     def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:

@@ -2,8 +2,8 @@
 
 The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It
 ignores every error status except 400, 404 and 409. Its host and port are class attributes, so an OS process can use
-only one server. `ToxiproxyConsumer` replaces it in the package's modules. It passes a call to the transport in whose
-`chosen` block the call is made.
+only one server. `ToxiproxyConsumer` replaces it in the package's modules. The caller chooses the server: a call inside
+the block `with transport.chosen():` uses the connection of `transport`.
 """
 
 from __future__ import annotations

@@ -67,12 +67,12 @@ class SimCore:
         self.messages: list[TracedFrame] | None = None
         """Lists the requests and responses, for diagrams; None if they are not collected."""
         self.window = WINDOW
-        """Limits the bytes that one direction of a connection holds, unread bytes at the other end included, as
-        sockets' buffers do.
+        """Limits the bytes that one direction of a connection holds: sent by one end and not yet read by the other.
+        Sockets' buffers have such a limit, too.
         """
         self.frames_matter = True
-        """Is True if connections' bytes are parsed into Kafka's requests and responses from the first byte on: for
-        `messages`, or for protocol faults.
+        """Is True if the simulator parses the bytes of each connection into Kafka requests and responses, from the
+        first byte on. Protocol faults and `messages` need that.
         """
         self.counts: Counter[str] = Counter()
         """Counts how often the broker took rare code paths that write no line to a trace."""
@@ -109,7 +109,8 @@ class SimCore:
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that the node did not trace itself. The line does not change the run's digest.
+        """Add a line that the simulator wrote about a node, and not the node itself, to that node's trace. `line["n"]`
+        is the node's name. The line does not change the run's digest.
         """
         self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())

@@ -26,8 +26,8 @@ from squall.chaos.runtimes.sim.wrapping import wrapped
 
 @contextmanager
 def count_paths(counts: Counter[str]) -> Iterator[None]:
-    """Count rare code paths into `counts` inside this block. The functions that are in the broker's classes at that
-    moment are wrapped, so calls of a planted bug are counted as well.
+    """Count rare code paths into `counts` inside this block, by wrapping functions of the broker's classes. A bug that
+    `squall hunt` plants replaces such a function before the block begins, so the replacement's calls are counted.
     """
     probes: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         *OF_GROUPS,

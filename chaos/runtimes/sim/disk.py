@@ -112,8 +112,8 @@ class SimDisk:
     # -------------------------------------------------------------------------------------------------------- faults
 
     def add_fault(self, name: str, fault: DiskFault) -> None:
-        """Begin a fault under a name unused on this disk, else raise HarnessError. The fault outlives kills and power
-        losses.
+        """Put a fault on this disk. Raises HarnessError if the disk has a fault of this name already. The fault
+        outlives kills and power losses.
         """
         self.faults.add(name, fault, used(self.names))
 
@@ -136,18 +136,21 @@ class SimDisk:
         return self.faults.delay_s(op)
 
     def rot(self, path_glob: str, rng: random.Random, bits: int = 1, where: Where = "checked") -> Evidence:
-        """Flip `bits` different bits of one file, on the disk and in the cache. `squall.chaos.runtimes.rotting` says
-        which bits may flip.
+        """Flip `bits` different bits of one file, on the disk and in the cache. where: "checked" for bits that a
+        checksum covers, "epoch" for bits of leader epochs; see `squall.chaos.runtimes.rotting`.
 
-        The file is drawn from the durable files without unsynced changes, except files that are still written to: of
-        the files named by an offset (segments, indexes), the last in each directory. Evidence: path (None: no such
-        file), offset (of the first bit's byte), offsets, bits, before, after (SHA-256 of the file).
+        `rng` draws the file from those that match `path_glob` and are durable, without unsynced changes. Files that are
+        still written to are left out: a directory's newest segment, and its newest index of each kind.
+
+        Evidence: path (None: no such file), offset (of the first bit's byte), offsets, bits, before, after (SHA-256 of
+        the file).
         """
         return rot(self.names, path_glob, rng, bits, where)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """Damage files as a broken disk does, durably and without an I/O error: cut the end of a file, or remove a
-        file. `squall.chaos.runtimes.damage` chooses the file.
+        """Damage one file as a broken disk does, durably and without an I/O error. how: "tail" cuts the last `size`
+        bytes of a partition's newest segment; "file" removes a closed file. `squall.chaos.runtimes.damage` chooses the
+        file.
         """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:

@@ -38,8 +38,8 @@ class ChildProcess:
         return self._popen.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; does nothing if the process has ended. The pid is not reused until `code` has been read after
-        the end.
+        """Send a signal; do nothing if the process has ended. The signal cannot hit another process: the pid of an
+        ended process is reused only after `code` has returned its exit code.
         """
         self._popen.send_signal(number)
 
@@ -49,7 +49,10 @@ class ChildProcess:
         return self.code
 
     async def in_state(self, letters: str, timeout_s: float) -> str | None:
-        """Return the kernel's letter for the process once it is one of `letters`, or the letter after `timeout_s`."""
+        """Wait until the kernel's state letter of the process is one of `letters`, but at most `timeout_s`. Returns the
+        letter at the end of the wait, or None if the process is gone (in `letters`: "-"). See `run_state` for the
+        letters.
+        """
         await until(lambda: (run_state(self.pid) or "-") in letters, timeout_s)
         return run_state(self.pid)
 

@@ -133,7 +133,9 @@ class ProcessProxies(LinkProxies):
         )
 
     def _of(self, link: Link) -> list[ProxiedLinks]:
-        """Return the families that contain the link; the first family if none does, so that its error names the link.
+        """Return the `ProxiedLinks` that have a proxy for this link: two for a link between Apache Kafka's nodes,
+        otherwise one. For an unknown link, return the first `ProxiedLinks`: its methods raise an error that names the
+        link.
         """
         return [links for links in self._links if links.has(link)] or [self._links[0]]
 
@@ -161,8 +163,11 @@ async def _wait_ready(api: ToxiproxyApi, child: ChildProcess) -> None:
 async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
 ) -> tuple[list[Routes], tuple[ChildProcess, FramedLinks]]:
-    """Start the relay that parses Kafka requests, behind the Toxiproxy proxies of the `framed` links. Returns the
-    families, in which these links' proxies now lead to the relay, and (the relay's process, its controls).
+    """Start the relay that parses Kafka requests, and insert it between Toxiproxy and the brokers on the `framed`
+    links. families: mappings of link to proxy, as in `ProcessProxies`.
+
+    Returns the new families, in which the proxies of the framed links lead to the relay, and a pair: the relay's OS
+    process, and the object that sends it commands.
     """
     count = sum(link in framed for routes in families for link in routes)
     with locked():

@@ -64,10 +64,9 @@ class RegisteredRun:
 
 
 class RunRegistration:
-    """Maintains this run's registry file. The file is replaced as a whole at each change, so that a reader never sees
-    half of it.
+    """Maintains this run's registry file. Each change replaces the whole file, so a reader never sees half of it.
 
-    Making a registration ends and forgets leftovers of killed harnesses (`sweep`).
+    The constructor first calls `sweep`, which ends the processes that killed harnesses have left behind.
     """
 
     def __init__(self, run: str, folder: Path) -> None:

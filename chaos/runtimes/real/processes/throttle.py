@@ -22,8 +22,9 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class ThrottleUsage:
-    """Holds measurements of a throttled process. cpu_s: CPU time of all its threads; stopped_s: the sum of the stops,
-    counting only those at whose end the process was still stopped.
+    """Holds measurements of a throttled OS process. lasted_s: how long it was throttled. cpu_s: CPU time of all its
+    threads. stops: how often the throttle stopped it. stopped_s: how long these stops lasted in total. A stop is left
+    out if another SIGCONT ended it early.
     """
 
     lasted_s: float = 0.0
@@ -32,7 +33,9 @@ class ThrottleUsage:
     stops: int = 0
 
     def add(self, other: ThrottleUsage) -> None:
-        """Add measurements of the same broker's next process."""
+        """Add the measurements of a later throttle of the same broker. A broker that restarts gets a new throttle,
+        because its OS process is a new one.
+        """
         self.lasted_s += other.lasted_s
         self.stopped_s += other.stopped_s
         self.cpu_s += other.cpu_s
