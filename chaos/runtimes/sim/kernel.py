@@ -125,9 +125,11 @@ class Kernel(trio.abc.Clock):
 
     @override
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Advance virtual time; trio calls this only when every task waits.
+        """Advance virtual time, and return 0.0, because trio must not really sleep. trio calls this only when every
+        task waits.
 
-        The next due event happens, and then those after it, until a task is runnable.
+        The due events are called in order until one has woken a task. If no more events are due before `deadline`, the
+        time becomes `deadline`.
         """
         try:
             if self.all_dirty or self.dirty_nodes:

@@ -42,7 +42,7 @@ class UnsentProposals(NamedTuple):
 
     proposals: int
     idle_ms: int
-    """Is for how long every check has found proposals waiting and no request in flight."""
+    """Is the time, up to now, in which each periodic check has found waiting proposals and no request in flight."""
 
 
 class LatestOffsetResponse(NamedTuple):

@@ -73,7 +73,8 @@ class _ProducerState:
     first: int = NONE
 
     def in_epoch(self, epoch: int) -> None:
-        """Begin another producer epoch: sequences restart at 0, and no batch of the epoch before is recognised again.
+        """Begin a producer epoch, unless it is the present one: sequences restart at 0, and batches of the epoch before
+        no longer count as duplicates.
         """
         if epoch != self.epoch:
             self.epoch, self.expected = epoch, 0
@@ -165,8 +166,9 @@ class LogReplay:
             self.aborted.append(ended)
 
     def stable_offset(self, high_watermark: int, committed: int) -> int:
-        """Return the last stable offset: read_committed readers stop before the first transaction that is open, or
-        whose marker is at or behind `committed`.
+        """Return the last stable offset: the high watermark, or, if that is lower, the first offset of the first
+        transaction that is open or whose marker is not committed. `committed`: the exclusive end of the committed
+        offsets.
         """
         stable = min(high_watermark, next(iter(self.open), high_watermark))
         for ended in reversed(self.ended):

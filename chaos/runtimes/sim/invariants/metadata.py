@@ -11,8 +11,8 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class NodeQuorumView(NamedTuple):
-    """Holds one node's state in the metadata quorum: epoch, vote, leader and log offsets. The node is read only when it
-    has made durable all that it must not forget.
+    """Holds one node's state in the metadata quorum: epoch, vote, leader and log offsets. The invariants are checked
+    only when the node reports that its epoch, vote and leader are durable.
     """
 
     node: int
@@ -32,7 +32,8 @@ class NodeQuorumView(NamedTuple):
     report.
     """
     deserted: float = 0.0
-    """Is, for a leader, for how long no majority has fetched from it: 1.0 is the time after which a leader must resign.
+    """Is the time since a majority last fetched from this leader, as a multiple of the time after which it must resign.
+    1.0: it must resign now. 0.0 on a node that does not lead.
     """
 
 
@@ -46,7 +47,9 @@ class QuorumModel:
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, LogCopy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the durable end of its log at the last commit. Damaged disks are left out."""
+    """Maps a node to the durable end of its metadata log. Updated when a leader's high watermark, or its `believed`,
+    has changed. Nodes with damaged disks are left out.
+    """
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps an epoch to the node that led it."""
     votes: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -155,8 +158,8 @@ def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView
 def metadata_believed_end_is_shared(
     before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel
 ) -> str | None:
-    """The newest quorum leader believes each voter to have reported a certain end offset. Before it, the voter's
-    records are durable, and both logs are the same.
+    """The newest quorum leader believes each voter's log to be durable up to the end offset that the voter reported. Up
+    to this offset the voter's records are durable, and the same as the leader's.
     """
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None

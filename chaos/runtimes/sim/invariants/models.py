@@ -37,7 +37,8 @@ class ReplicaSnapshot(NamedTuple):
     leader: int
     """Is the leader that this replica knows; -1 if it knows none."""
     fetching: tuple[tuple[int, int], ...] | None
-    """Lists (leader, leader epoch) of every fetcher that follows this partition; None if fetching has ended for good.
+    """Lists (leader, leader epoch) of every fetcher that follows this partition. None if the node's fetchers were
+    stopped, or were not inspected.
     """
     start: int
     """Is the log's start offset."""
@@ -57,8 +58,8 @@ class ReplicaSnapshot(NamedTuple):
 
 
 STANDING: Final = ReplicaSnapshot._fields.index("start")
-"""Is the number of leading fields of a `ReplicaSnapshot` that describe role and epochs. Appends and commits do not
-change these fields.
+"""Is the number of fields of a `ReplicaSnapshot` before `start`. These fields describe role, epochs, ISR and fetchers;
+appends and commits do not change them.
 """
 
 
@@ -115,7 +116,7 @@ class ClusterModel:
     asked: Asked | None = None
     """Holds the reassignments that controllers were asked for; None if requests are not observed."""
     imaged: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the offset up to which its image had replayed the metadata log before this event."""
+    """Maps a node to the offset of the newest metadata record in its image, before the event that is being checked."""
 
     def broker_epoch(self, node: int) -> int:
         """Return the broker epoch of the registration in force; -1 if the node is not registered."""
@@ -161,21 +162,23 @@ class PartitionModel:
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps a leader epoch to the node that led in it."""
     void_epoch: int = -1
-    """Is the leader epoch of the last loss of committed batches that the configuration permits. Leaders of earlier
-    epochs no longer count.
+    """Is the leader epoch of the last loss of committed batches that the configuration permits; -1 if there was none.
+    High watermarks of leaders of earlier epochs, and reads from them, are not checked.
     """
     stale: set[int] = field(default_factory=set)
     """Holds the nodes whose high watermark may be from before a permitted loss of committed batches."""
     index_interval: int = 0
-    """Is the largest index.interval.bytes that the topic has been seen with. A broker that starts opens segments before
-    it knows the topic's settings.
+    """Is the largest index.interval.bytes that the topic was seen with. A segment may have a smaller one, because a
+    starting broker opens segments before it knows the topic's settings.
     """
     named: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the log start offset in its latest Fetch response."""
+    """Maps a node to the largest log start offset that it has sent in a Fetch response. A truncation of the node's log
+    removes the entry.
+    """
     lost: dict[int, LostTail] = field(default_factory=dict)
     believed: BelievedFollowerEnds | None = None
     """Holds the log ends that the newest leader believes its followers to have. If several nodes lead in the newest
-    epoch, it is the leader from which a follower fetched last.
+    epoch, these are from the leader that got the last fetch.
     """
     producers: dict[int, ExpectedSequence] = field(default_factory=dict)
     """Maps a producer id to its epoch and next sequence, by the committed batches."""
@@ -206,8 +209,8 @@ class PartitionModel:
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: ReplicaSnapshot) -> bool:
-        """Return whether this replica's high watermark is trusted. If it may be from before a permitted loss of
-        committed batches, it is not, because it covers the lost batches, too.
+        """Return whether this replica's high watermark is trusted. It is not if it may be from before a permitted loss
+        of committed batches, because it then covers the lost batches, too.
         """
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 
@@ -232,7 +235,8 @@ class PartitionModel:
         return copy is not None and copy.compare(ledger) >= end and copy.low <= ledger.low
 
     def lacking(self, nodes: Iterable[int], end: int) -> Sequence[int]:
-        """Return the nodes that do not hold all committed batches before `end`, in order, as of their last comparison.
+        """Return the nodes that do not hold all committed batches before `end`, in the order of `nodes`. Faster than
+        `holds`: it compares no logs, and uses the result of each log's last comparison with the committed batches.
         """
         low = self.ledger.low
         if end <= low:
@@ -266,8 +270,8 @@ class PartitionModel:
         return (end <= mine.matched and end <= its.matched) or are_alike(mine, its, end)
 
     def held_once(self, node: int, end: int) -> bool:
-        """Return whether a node holds all committed batches before `end`; batches that a power loss took, or that
-        flipped bits may have destroyed, count as held.
+        """Return whether a node holds all committed batches before `end`, or held them earlier: batches that a power
+        loss took, or that flipped bits may have destroyed, count as held.
         """
         if self.holds(node, end) or node in self.cluster.rotten:
             return True
@@ -280,9 +284,9 @@ class PartitionModel:
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 
     def is_excused(self, node: int) -> bool:
-        """Return whether a member of the ISR may lack committed batches. It may if its disk was damaged. It may also if
-        a power loss took them, and either the control plane does not know yet that the broker has restarted, or the
-        replica is the last ISR member, which is never removed (without KIP-966).
+        """Return whether a member of the ISR may lack committed batches: because its disk was damaged, or because it
+        lost them in a power loss. The power loss is an excuse until the control plane knows that the broker has
+        restarted. Without KIP-966 it remains an excuse for the last ISR member, which is never removed.
         """
         if node in self.cluster.damaged:
             return True

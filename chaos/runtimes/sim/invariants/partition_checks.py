@@ -65,8 +65,8 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
-        """Check a log that was truncated, or loaded from the disk. Before that, its batches below offset `before` were
-        the committed ones.
+        """Check a log that was truncated or loaded. `when`: TRUNCATED or RECOVERED. `before`: the offset up to which
+        the log equalled the committed batches until then.
         """
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
@@ -75,7 +75,9 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def loaded(self, known: PartitionModel, node: int, whole: int, now: int) -> None:
-        """Check a log that was loaded: it ends at `now`, and its batches are sound up to `whole`."""
+        """Check a log that was loaded. `whole`: the end of its batches with right checksums. `now`: the log's end
+        offset.
+        """
         for each in entered(CheckTrigger.LOADED):
             wrong = each.check(node, whole, now, known)
             if wrong is not None:

@@ -38,7 +38,9 @@ def _has_no_sequence(batch: BatchIdentity) -> bool:
 
 
 def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
-    """Return whether the sequence number that this batch must have is known."""
+    """Return whether a batch must have the sequence number `producer.expected`: the batch has a sequence number and the
+    producer's present epoch, and the expected number is known.
+    """
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 

@@ -45,7 +45,9 @@ class QuorumWatch:
         self._left: dict[int, int] = {}
         """Maps each dead node to the durable end of its log."""
         self._recovery_points: dict[int, tuple[int, int]] = {}
-        """Maps a node to the recovery point and the generation of its log, as last seen."""
+        """Maps a node to (recovery point, generation) of its metadata log, as last seen. The generation counts the
+        log's truncations.
+        """
         self.damaged: set[int] = set()
         """Holds the nodes whose disks were damaged on purpose, or lose synced data."""
 
@@ -111,7 +113,9 @@ class QuorumWatch:
                 self._report(each, wrong, node, None, {})
 
     def _start_went_back(self, node: int, copy: LogCopy, log: Log) -> None:
-        """Check a log's start that may have moved back: see `log-start-goes-on`."""
+        """Check the invariant `log-start-goes-on` if a node's log start offset is now lower than at the last check
+        (`copy.low`).
+        """
         if log.log_start_offset < copy.low:
             for each in self._went_back:
                 wrong = each.check(

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 @invariant("consistent-read", CheckTrigger.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
 def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
-    """Whatever leader serves an offset to a reader, the record is the same as the first time. (After a permitted loss
-    this comparison starts again from the first lost offset on. Not checked for leaders of earlier epochs than such a
-    loss, nor for a leader whose disk has flipped bits, nor with truncation to the high watermark.)
+    """Whatever leader serves an offset to a reader, the record is the same as at the first read. (After a permitted
+    loss, lost offsets count as not read before. Not checked for a leader of an epoch before such a loss, for a leader
+    whose disk has flipped bits, if followers truncate to their high watermark as before KIP-101, or if leaders are
+    elected without a controller.)
     """
     if now.value == first.value:
         return None

@@ -63,8 +63,8 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """Epochs and offsets rise strictly in the epoch cache. It has no epoch that the replica has not heard of, and none
-    that begins behind the log's end. A leader's cache ends with its own epoch.
+    """In the epoch cache, epochs and their first offsets rise strictly. No epoch in it is newer than the replica's
+    leader epoch, and none begins after the log's end. The last epoch in a leader's cache is its own.
     """
     entries = now.epochs
     if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:

@@ -24,7 +24,7 @@ class RequestEffect(NamedTuple):
     "one-order-per-connection", CheckTrigger.ORDER, "Kafka protocol guide, Network; SocketServer mutes a busy channel"
 )
 def one_order_per_connection(now: RequestEffect, last: RequestEffect) -> str | None:
-    """Requests of one connection take effect in the order in which they were sent, whatever some of them wait for."""
+    """Requests of one connection take effect in the order in which they were sent, even if an earlier one must wait."""
     if now.number >= last.number:
         return None
     return f"{now} of a connection took effect after {last}, which was sent later"

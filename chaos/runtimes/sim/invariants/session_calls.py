@@ -37,7 +37,7 @@ Found = Callable[[CheckTrigger, Any, "Partition"], None]
 
 
 class FetchSessionObserver:
-    """Keeps a model of each fetch session, and passes the observations that the invariants check to `found`."""
+    """Keeps a model of each fetch session. Calls `found` with each observation that an invariant checks."""
 
     def __init__(self, found: Found) -> None:
         self._found = found
@@ -136,7 +136,9 @@ def _hosted(api: FetchApi | None, session: FetchSession, key: PartitionKey) -> H
 
 
 def _may_be_omitted(model: ServedSession, key: PartitionKey, hosted: HostedPartition) -> bool:
-    """Return True if a partition has no error and no news, by the few comparisons that suffice for nearly all."""
+    """Return True if a few comparisons show that a response may leave out a partition, because it has no error and no
+    news. If they do not show it, which is rare, `_omission` must examine the partition.
+    """
     part, state, start = model.parts[key], hosted.state, hosted.log.log_start_offset
     return (
         model.sent.get(key) == (state.high_watermark, start)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def convergence_problems(
     nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel
 ) -> list[str]:
-    """Return a line for each reason why the cluster has not converged. If there is any, or not exactly one quorum
-    leader, lines on each node's state in the quorum follow.
+    """Return a line for each reason why the cluster has not converged. If there is such a reason, or if the number of
+    quorum leaders is not 1, a line on each running node's state in the quorum is added.
     """
     lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
     running = [sim for sim in nodes.values() if sim.node is not None]

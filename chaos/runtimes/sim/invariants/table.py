@@ -22,7 +22,8 @@ class CheckTrigger(StrEnum):
     PARTITION = "partition"
     """Means that something of a partition has changed: check(known: PartitionModel)."""
     BELIEF = "belief"
-    """Means PARTITION, or that only a leader's beliefs of a follower's log have changed: check(known: PartitionModel).
+    """Means PARTITION, or that nothing of a partition has changed but the log ends that a leader believes its followers
+    to have: check(known: PartitionModel).
     """
     DECISION = "decision"
     """Means a decision of the control plane: check(before: PartitionImage | None, now: PartitionImage, known:
@@ -40,14 +41,14 @@ class CheckTrigger(StrEnum):
     `durable` lists the epochs in the log's epoch checkpoint as a power loss would leave it.
     """
     TRUNCATED = "truncated"
-    """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel). `before` and
-    `now` are the offsets up to which the log equalled and equals the committed batches.
+    """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel). The log equalled
+    the committed batches up to offset `before`, and equals them up to `now` after the truncation.
     """
     RECOVERED = "recovered"
     """Means that a log was loaded: arguments as for TRUNCATED."""
     LOADED = "loaded"
-    """Means that a log was loaded: check(node: int, whole: int, now: int, known: PartitionModel), with the end of its
-    sound batches and the end of the log.
+    """Means that a log was loaded: check(node: int, whole: int, now: int, known: PartitionModel). `whole` is the end of
+    its batches with right checksums, and `now` is the log's end offset.
     """
     FLUSHED = "flushed"
     """Means that a recovery point has moved, its log was truncated, or its node is down: check(recovery_point: int,
@@ -64,8 +65,9 @@ class CheckTrigger(StrEnum):
     offset of its first segment, its start in the checkpoint, and the start in the last Fetch response of its node.
     """
     WENT_BACK = "went back"
-    """Means that a log's start, or the start that its replica knows, has moved back while the node ran: check(before:
-    int, now: int, end: int, cut: bool), with the log's end, and whether the log was truncated.
+    """Means that a log's start offset has moved back while the node ran, in the log or in the replica's state machine:
+    check(before: int, now: int, end: int, cut: bool). `before` and `now` are the start offsets, `end` is the log's end
+    offset, and `cut` is True if the log was truncated.
     """
     TRIMMED = "trimmed"
     """Means that the metadata log of a node was loaded or truncated, or its start has moved: check(start: int, ends:
@@ -80,9 +82,9 @@ class CheckTrigger(StrEnum):
     that a replay gives at the image's offset.
     """
     RECORDS = "records"
-    """Means that a node's image is newer than all before, and its log has the records: check(reached: int, wanted: int,
-    why: str), with the offset up to which the records could be replayed, the offset of the image, and the obstacle in
-    words.
+    """Means that a node's image is newer than all before, but a replay of the records in the node's log does not reach
+    it: check(reached: int, wanted: int, why: str). `reached` is the last offset of the replay, `wanted` is the image's
+    offset, and `why` is the error of the replay, or empty.
     """
     ACK = "ack"
     """Means that records were acknowledged to a client: check(ack: Ack, known: PartitionModel)."""
@@ -96,17 +98,18 @@ class CheckTrigger(StrEnum):
     LogProducerState).
     """
     MARKER = "marker"
-    """Means that a marker is in a log: check(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None),
-    with all decisions ever made for its producer epoch; None: a permitted loss may have taken such decisions.
+    """Means that a marker was found in a log: check(marked: WrittenMarker, decided: Sequence[PreparedTransaction] |
+    None). `decided` lists all committed decisions for the marker's producer id and epoch. It is None if a permitted
+    loss or a damaged disk may have taken some of them.
     """
     DECIDED = "decided"
-    """Means the same as MARKER, but only if no permitted loss may have taken decisions: check(marked: WrittenMarker,
-    place: Place, decided: Sequence[PreparedTransaction]).
+    """Means the same as MARKER, but the check is skipped if `decided` would be None: check(marked: WrittenMarker,
+    place: Place, decided: Sequence[PreparedTransaction]). `place` is the marker's partition.
     """
     COMPLETED = "completed"
     """Means that a coordinator wrote that a transaction is complete: check(prepared: PreparedTransaction, committed:
-    Mapping[Place, ProducerReplay | None]), with the state of its producer id by the committed batches of its
-    partitions.
+    Mapping[Place, ProducerReplay | None]). `committed` maps each partition of the transaction to the state of its
+    producer id, as rebuilt from that partition's committed batches.
     """
     OPENED = "opened"
     """Means that a transaction began in the committed batches of a partition: check(now: OpenTransaction, others:
@@ -122,8 +125,8 @@ class CheckTrigger(StrEnum):
     """
     OFFSETS = "offsets"
     """Means the same as GROUPS, with other arguments: check(offsets: Mapping[str, Positions], unmarked: Mapping[int,
-    int]): the coordinator's committed offsets, by group, and the offsets of records whose transaction has no commit
-    marker.
+    int]). `offsets` maps a group to the committed offsets that the coordinator has. `unmarked` maps the offset of a log
+    record to its producer id, if the record's transaction has no commit marker so far.
     """
     OWNERS = "owners"
     """Means that records in the log of a serving coordinator change the owners of partitions in a group: check(before:
@@ -142,8 +145,8 @@ class CheckTrigger(StrEnum):
     UnsentProposals).
     """
     SILENT = "silent"
-    """Means that a controller has nothing more to decide: check(found: BrokerSilence), for each broker that is not
-    fenced.
+    """Means that the active controller has checked its brokers' sessions, and has nothing to decide: check(found:
+    BrokerSilence), for each broker that is not fenced.
     """
     EXPIRED = "expired"
     """Means that a controller fences a broker because time has passed: check(found: BrokerSilence)."""
@@ -154,7 +157,9 @@ class CheckTrigger(StrEnum):
     OMITTED = "omitted"
     """Means that a response of a fetch session leaves out a partition: check(found: OmittedPartition)."""
     NAMED = "named"
-    """Means that a follower sends a request of its fetch session: check(found: NamedPositions)."""
+    """Means that a follower sends a Fetch request in a fetch session: check(found: NamedPositions), with its present
+    positions and those that the session's requests have named.
+    """
     SETTINGS = "settings"
     """Means that the time has come for the periodic check of a replica's settings: check(found: SettingsInForce)."""
     FETCHED = "fetched"
@@ -204,7 +209,7 @@ def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[
 
 
 def entered(*kinds: CheckTrigger) -> tuple[Invariant, ...]:
-    """Return the invariants with these triggers, in the order in which they were added to the table."""
+    """Return the invariants in the table that have one of these triggers, in the order in which they were added."""
     found = _entered.get(kinds)
     if found is None or found[0] != len(INVARIANTS):
         found = _entered[kinds] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when in kinds)

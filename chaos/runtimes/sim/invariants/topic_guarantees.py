@@ -1,5 +1,5 @@
 """Holds what a configuration promises for a topic. The invariants demand no more than this.
-`squall.checkers.guarantees` has the full matrix.
+`squall.checkers.guarantees` has the matrix of all configurations and faults.
 """
 
 from __future__ import annotations

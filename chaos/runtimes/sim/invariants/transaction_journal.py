@@ -30,8 +30,8 @@ class TransactionRecord(NamedTuple):
     started_ms: int
     updated_ms: int
     tagged: tuple[int, int, int] | None
-    """Holds the previous and next producer id and the client's generation; None if the record's version is too old for
-    them.
+    """Holds the record's tagged fields: (previous producer id, next producer id, client transaction version). The last
+    is 2 with KIP-890, part 2. None if the record's version is 0, which has no tagged fields.
     """
 
     @property
@@ -104,7 +104,9 @@ class TransactionJournal:
 
 
 def decoded(data: memoryview) -> DecodedRecords:
-    """Return the records of a batch, without records of another kind and unreadable ones (flipped bits)."""
+    """Return the records on transactional ids in a batch of __transaction_state. Records with another kind of key are
+    left out, and, if bits were flipped, all from the first unreadable record on.
+    """
     said: DecodedRecords = []
     try:
         for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):

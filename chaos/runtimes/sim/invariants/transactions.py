@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LogProducerState(NamedTuple):
-    """Holds the producers and transactions of a log: either as they are in the log's memory, or as rebuilt from its
+    """Holds the producers and transactions of a log: either from the broker's memory, or rebuilt from the log's
     batches.
     """
 
@@ -26,7 +26,9 @@ class LogProducerState(NamedTuple):
     aborted: tuple[CompletedTxn, ...]
     """Lists the aborted transactions in the order of their markers."""
     start: int = 0
-    """Is the first offset of the batches that are still there. State from earlier batches may be kept, or not."""
+    """Is the first offset of the batches that the log still has. A producer's state from deleted batches may be known
+    or lost.
+    """
 
 
 class PreparedTransaction(NamedTuple):
@@ -114,8 +116,8 @@ def stable_offset_is_a_replay(
 ) -> str | None:
     """A leader's last stable offset is its high watermark, or, if that is lower, the first offset of the first
     transaction that is open in its log or whose marker is not committed. (A marker between the leader's high watermark
-    and the end of the committed batches may count as committed or not: the leader may not know yet, or may know from a
-    time when its high watermark was higher.)
+    and the end of the committed batches may count as committed or not. The leader may not know yet that it is
+    committed; or it may know, because its own high watermark was higher before.)
     """
     replay = known.copies[now.node].replay
     if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):
@@ -149,9 +151,9 @@ def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] 
 
 @invariant("marker-once", CheckTrigger.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
 def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
-    """A transaction has at most one marker in a partition. (If producers keep their epoch from one transaction to the
-    next, a second marker cannot be recognised. Then each coordinator epoch may write one more marker, which ends no
-    transaction and fences earlier coordinators.)
+    """A transaction has at most one marker in a partition. (Before KIP-890, part 2, a producer keeps its epoch for
+    several transactions. Then a marker without an open transaction is a violation only if the marker before it has the
+    same coordinator epoch: a new coordinator may write one more marker, which fences earlier coordinators.)
     """
     batch, before = marked
     marker = batch.marker
@@ -204,9 +206,9 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
     "one-transaction-per-id", CheckTrigger.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402"
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
-    """Each transactional id has at most one open transaction. So when its first record in a partition is committed,
-    other partitions have no open transaction of the same id with another producer id or epoch. (Not checked after a
-    permitted loss.)
+    """Each transactional id has at most one open transaction. So when the first record of a transaction in a partition
+    is committed, no other partition has an open transaction of the same transactional id with another producer id or
+    epoch. (Not checked after a permitted loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}
     return f"{now} began, and open are {wrong}" if wrong else None

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 ONGOING: Final = 1
 """Is the state of an open transaction, by its number in Kafka's log."""
 MARGIN_MS: Final = 2_000
-"""Is the tolerance of the check, in ms: a coordinator may end a transaction this much later than its second check of
-time-outs, because it must append a record, and may have to retry that.
+"""Is a tolerance in ms. A coordinator checks for time-outs periodically. It may end a transaction this much later than
+its second check after the transaction's time-out, because it must append a record, and may have to retry that.
 """
 
 

@@ -56,7 +56,7 @@ class TransactionWatch:
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the committed decisions for it."""
         self._owners: dict[int, str] = {}
-        """Maps a producer id to its transactional id, by committed records."""
+        """Maps a producer id to the transactional id that has it in the committed records of __transaction_state."""
         self._taken: dict[PartitionModel, int] = {}
         """Maps each partition of the coordinators' log to how many of its committed batches were processed."""
         self._completed: set[tuple[PartitionModel, int, int]] = set()
@@ -116,7 +116,8 @@ class TransactionWatch:
         self, node: int, known: PartitionModel, journal: TransactionJournal, machine: Any, *, whole: bool
     ) -> None:
         """Check a serving coordinator against its log: all transactional ids if the shard was loaded just now
-        (`whole`), otherwise the ids with new records.
+        (`whole`), otherwise the ids with new records. `journal`: the state by the log's records. `machine`: the shard's
+        own state.
         """
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.changed_ids
         if names:
@@ -129,8 +130,9 @@ class TransactionWatch:
         journal.changed_ids = {}
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
-        """Check the open transactions of a serving shard for time-outs. `able`: since the last check the node ran and
-        could write, so the coordinator could end transactions.
+        """Check the open transactions of a serving shard for time-outs. `hosted`: the shard; not used here, but by
+        `GroupWatch.look`. `able`: the node has been running and able to write since the last check, so the coordinator
+        could end transactions.
         """
         times = self._times.setdefault((seen.id, known), OverdueTransactionTracker())
         copy = known.copies.get(seen.id)
@@ -282,8 +284,8 @@ def _is_whole(known: PartitionModel) -> bool:
 
 
 def _steps_of(known: PartitionModel, batch: BatchIdentity) -> list[TransactionChange]:
-    """Return the changes of transactional ids by a committed batch, from any log that has it; empty if no log has it
-    any more.
+    """Return the changes of transactional ids that a committed batch makes, in order. They come from any replica's log
+    that has the batch; empty if no log has it any more.
     """
     for copy in known.copies.values():
         if isinstance(copy.journal, TransactionJournal):

@@ -55,14 +55,14 @@ WHOLE_EVERY = 64
 LOOK_S = 1.0
 """Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is the least number of checks of a quorum leader in the time after which it must resign if no majority fetches."""
+"""Is the number of checks of a quorum leader within the time after which it must resign without a majority."""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
 """Maps the type of a journal to the internal topic whose records it follows."""
 
 
 class VirtualClock(Protocol):
-    """Lists what the invariant checks use of the simulation's kernel: the virtual time."""
+    """Describes the part of the simulation's kernel that the invariant checks use: its virtual time."""
 
     @property
     def now(self) -> float:
@@ -238,7 +238,7 @@ class InvariantChecker:
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
     def _look_at_times(self, seen: WatchedNode) -> None:
-        """Check the settings of a node's replicas, and the time-outs that its coordinators must keep."""
+        """Run a node's periodic checks: replicas' settings, waiting ISR proposals, and coordinators' time-outs."""
         now = self._kernel.now
         # If this check is later than that, the node was down or did nothing meanwhile.
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
@@ -326,7 +326,7 @@ class InvariantChecker:
             touched.pop(gone, None)
 
     def _decided(self, decided: PartitionDecision) -> None:
-        """Check one decision of the control plane, while `images.log` is in the state right after it."""
+        """Check one decision of the control plane. `images.log` is now in the state right after this decision."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
         known.promised(self._promised(self._config, self.images.log, topic.name), self.images.log.offset)

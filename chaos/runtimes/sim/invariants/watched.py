@@ -57,9 +57,12 @@ class WatchedReplica:
         self.ends: tuple[int, ...] = ()
         """Holds the log ends that a leader believed its followers to have at the last check; empty for a follower."""
         self.followers: Any = None
-        """Holds the leader's follower states, as they were when they were last entered into `WatchedReplicas`."""
+        """Is the leader's dict of follower states that was last entered into `WatchedReplicas`. If the leader has
+        another dict now, its follower states must be entered again.
+        """
         self.recovery_point = -1, -1
-        """Holds the recovery point and the generation of the log at the last check."""
+        """Holds (recovery point, generation) of the log at the last check. The generation counts the log's truncations.
+        """
         self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
         """Is the coordinator's shard that the node had for this replica at the last check."""
@@ -125,8 +128,8 @@ class WatchedNode:
         self.coordinators_due = -inf
         """Is the time at which the time-outs of the node's coordinators are checked again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
-        """Holds the coordinators' shards on this node: maps the type of the log's journal to a mapping of partition to
-        shard.
+        """Holds the node's coordinator shards as {journal type: {partition: shard}}. The key `TransactionJournal` has
+        the shards of __transaction_state, and `GroupJournal` those of __consumer_offsets.
         """
         self.loading: list[WatchedReplica] = []
         """Lists the replicas whose shard is being loaded."""
@@ -140,7 +143,9 @@ class WatchedNode:
         self.before = NOTHING_SEEN
 
     def glance(self) -> NodeChangeStamp:
-        """Return a value that differs from the last one if the node must be checked, apart from its replicas."""
+        """Return a stamp of the node's quorum state, image offset and number of hosted topics. If it differs from the
+        last stamp, the node must be checked. Changes within its replicas are not part of it.
+        """
         return self.inspect(), self.image.offset, len(self.by_id)
 
 
@@ -184,11 +189,12 @@ class WatchedReplicas:
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
     def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
-        """Return the replicas whose `numbers` have changed since the last call, and the leaders whose beliefs of their
-        followers' log ends have changed; both in order.
+        """Return two lists: the replicas whose `numbers` (offsets, epochs, ISR) have changed since the last call, and
+        the leaders whose `ends` (log ends that they believe their followers to have) have changed. Both are in the
+        order of nodes.
 
-        anew: nodes of which all replicas are compared. alive: nodes of which only those replicas are compared that were
-        written to.
+        `anew`: nodes whose replicas are all compared. Of other nodes, only replicas that were written to are compared.
+        `alive`: the running nodes, whose replicas are all compared if writes are not recorded.
         """
         written = self._written
         if written is None:
@@ -214,7 +220,9 @@ class WatchedReplicas:
         return news
 
     def check(self, nodes: Iterable[WatchedNode]) -> None:
-        """Raise AssertionError if a replica of a running node has changed although no write to it was noted."""
+        """Raise AssertionError if a replica of a running node has changed, but `writes.note_writes` has recorded no
+        write to it.
+        """
         if self._written is None:
             return
         # Written to in this event: `changed` has yet to compare them.
