@@ -26,10 +26,10 @@ Words = tuple[str, ...]
 
 
 def default_map(ctx: click.Context, name: str, command: click.Command, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default values of a command's flags, from file and environment. Raise UsageError for a wrong name or
-    value.
+    """Return click's `default_map` for the command `name`: the values of its flags from squall.toml and the
+    environment. Raise UsageError for a wrong name or value.
 
-    names: the names of all commands.
+    names: a mapping whose keys are the names of all commands.
     """
     return {name: _values(ctx, command, (name,), *_read_file(names))}
 
@@ -118,7 +118,11 @@ def _near(name: str, names: Mapping[str, Any]) -> str:
 def _values(
     ctx: click.Context, command: click.Command, words: Words, path: Path, text: str, table: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the `default_map` of a command. table: the TOML table that contains the command's own table."""
+    """Return the `default_map` of a command, and of its subcommands.
+
+    words: the command's words, such as ("run",). path, text: of squall.toml, for messages. table: the TOML table that
+    contains the command's own table, which is named by the last word.
+    """
     table = table.get(words[-1], {})
     inside = click.Context(command, info_name=words[-1], parent=ctx)
     if isinstance(command, click.Group):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ROOM_MIB = 1024
-"""Gives the memory of a process, in MiB, from which garbage is collected between simulations in spite of
-`garbage_stays`.
+"""Limits the effect of `garbage_stays`: once a process has used this much memory, in MiB, it collects garbage between
+simulations all the same.
 """
 
 _simulated_before = _stays = False

@@ -1,7 +1,8 @@
-"""Checks the evidence of a landed fault, as nemesis.jsonl has it. It does no I/O.
+"""Checks the evidence in nemesis.jsonl for faults that are recorded as landed (they took effect). It does no I/O.
 
-Each kind of fault defines what its evidence must contain: what the nemesis observed before it counted the fault as
-landed. The judge of a run checks this again, so that a line proves nothing just because it has some evidence.
+Each kind of fault defines what its evidence must contain. The nemesis measures this before it records the fault as
+landed. When the run is judged, the evidence is checked again: that a fault has some evidence does not prove that it
+landed.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ empty: nothing.
 
 
 def _came_back(up: Sequence[Json], count: int) -> bool:
-    """Return whether every node is up again, or is still held down by another fault, as `FaultContext.came_back` does.
+    """Return whether each of `count` nodes is up again, or is still held down by another fault. up: the evidence about
+    each node's start.
     """
     ready = [integer(each.get("ready_ns")) > 0 or each.get("state") == NodeState.DOWN for each in up]
     return len(ready) == count and all(ready)
 
 
 def stayed_down(seen: Json, hit: Sequence[Any]) -> str:
-    """Return what contradicts that the nodes had no process at a random moment of the fault. Empty: nothing."""
+    """Return "" if none of the nodes had an OS process when the nemesis looked once, at a random moment of the fault;
+    else a message that says that a node ran.
+    """
     found = {each.get("node"): each.get("state") for each in objects(seen.get("middle"))}
     return "" if hit and all(found.get(node) == GONE for node in hit) else "a node ran in the middle of the fault"
 
@@ -45,8 +49,8 @@ def left_as_asked(evidence: Mapping[str, Any], proof: str) -> bool:
 
 
 def taken_down(proof: str) -> Verify:
-    """Return the check that each node was taken down and started again. `proof`: the key that must be true in a node's
-    evidence.
+    """Return a check that each node was taken down and started again. proof: the key that must be true in a node's
+    evidence, such as "gone".
     """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -65,7 +69,9 @@ def taken_down(proof: str) -> Verify:
 
 
 def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing: the pending bytes on each node's disk, the in-sync nodes, or a node that came back."""
+    """Return "" if each node was down and came back, and the evidence contains the bytes that were pending on each
+    node's disk and each partition's ISR from before; else what is missing.
+    """
     nodes = mapping(mapping(seen.get("lost")).get("nodes"))
     if any(integer(mapping(nodes.get(str(node))).get("bytes_pending")) < 0 for node in hit) or not hit:
         return "it does not say of every node what was pending on its disk"
@@ -108,8 +114,9 @@ DONE = {"cpu_s": CPU_SLACK_S, "calls": 0}
 
 
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that the nodes were stopped and answered nothing, did nothing in between, and
-    were still stopped at the end.
+    """Return what is missing to prove that nodes were paused. Each node must have been stopped when it was paused, in
+    the middle and at the end. It must have answered no probe, and done nothing between the first and the last
+    inspection.
     """
     paused, resumed = objects(seen.get("paused")), objects(seen.get("resumed"))
     stopped = [each.get("state") == "T" and mapping(each.get("probe")).get("ok") is False for each in paused]
@@ -127,7 +134,9 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def _idle(first: Json, last: Json) -> bool:
-    """Return whether an OS process did nothing between two inspections, by what the runtime can count of it."""
+    """Return whether an OS process did nothing between two inspections: its CPU time and its calls may grow only as
+    `DONE` allows. False if neither was counted.
+    """
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
     # If nothing was counted, nothing is proven. A count that falls is that of another process: the node was restarted.
     return bool(grown) and all(0 <= grew <= most for grew, most in grown)
@@ -169,7 +178,9 @@ def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def upgraded(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing for `restarted`, or that a node runs the same software as before."""
+    """Return "" if the evidence passes `restarted`, and each node runs other software than before; else what is
+    missing.
+    """
     pairs = [
         (mapping(step.get("was")).get("runs"), mapping(step.get("is")).get("runs"))
         for step in objects(seen.get("steps"))
@@ -233,8 +244,8 @@ def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def compared(*numbers: str) -> Verify:
-    """Return the check for links that were measured before, during and after. numbers: further numbers that the
-    evidence must have.
+    """Return a check that links were measured before, during and after a fault. numbers: the keys of further numbers
+    that the evidence must contain, such as "longer_by_ms".
     """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -250,8 +261,10 @@ def compared(*numbers: str) -> Verify:
 
 
 def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str, Sequence[Json]]) -> str:
-    """Return what is missing. Each link that proves the fault must have been measured while the fault was active, and
-    also before or after it.
+    """Return what is missing in the measurements of the links that prove a fault (`proven`). Each must have a round
+    trip during the fault, and one before or after it.
+
+    measured: a list of probes for each of "before", "during" and "after", in the order of `links`.
     """
     for link in proven:
         during, *quiet = (
@@ -263,8 +276,8 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts for each link what the fault hit there, and the counts are not all 0; else what
-    is missing.
+    """Return "" if the evidence says for each link how often the fault hit something there, and the sum is above 0;
+    else what is missing.
     """
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
@@ -281,8 +294,11 @@ def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def leadership_changed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing: the controller's answers, and which brokers led and held which partitions; or the
-    quorum's epoch, which must have increased.
+    """Return "" if the evidence proves a change of leaders; else what is missing.
+
+    If the controller had to resign (how="resign"), the quorum's epoch must have increased. Otherwise the evidence must
+    contain, for each partition, the controller's answer and the leader and replicas before and after. At least one
+    answer must be a success.
     """
     before, after, answers = (mapping(seen.get(name)) for name in ("before", "after", "answers"))
     if params.get("how") == "resign":
@@ -388,7 +404,8 @@ def clock_was_wrong(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
 
 
 def slowed(tolerance: float) -> Verify:
-    """Return the check that each node was throttled, and ran for no more than its share of the time plus `tolerance`.
+    """Return a check that each node was throttled, and ran for at most the share of the time that the fault's parameter
+    `share` allows (0.1: a tenth). tolerance: how much may be added to this share.
     """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -401,8 +418,8 @@ def slowed(tolerance: float) -> Verify:
 
 
 def disk_struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence says for each node's disk how many calls the fault hit, and this is not 0 for all; else
-    what is missing.
+    """Return "" if the evidence says for each node how many disk calls the fault hit, and the sum is above 0; else what
+    is missing.
     """
     hits = [integer(each.get("hits"), 0) for each in objects(seen.get("healed"))]
     return "" if len(hits) == len(hit) and sum(hits) > 0 else "it does not say how many calls it hit"

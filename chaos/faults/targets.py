@@ -54,8 +54,9 @@ class ClusterSnapshot:
     isr: Mapping[str, tuple[int, ...]]
     replicas: Mapping[str, tuple[int, ...]]
     coordinators: Mapping[str, int] = field(default_factory=dict)
-    """Maps the transactional ids and groups that the plan's faults name to the broker id of their coordinator, -1 if
-    there is none. No workload has a transactional id and a group of the same name.
+    """Maps a transactional id or a group to the broker id of its coordinator, -1 if there is none. Contains only the
+    names that are needed to resolve the targets of the plan's faults. No workload has a transactional id and a group of
+    the same name.
     """
     states: Mapping[str, str] = field(default_factory=dict)
     """Maps a transactional id to the state of its transaction, and a group to its state, in Kafka's words. Contains
@@ -68,7 +69,9 @@ class ClusterSnapshot:
 
 
 class WorkloadClients(NamedTuple):
-    """Counts a workload's clients, and lists the numbers of clients that only some faults can hit."""
+    """Counts a workload's clients by their kind. Lists the numbers of those that can become zombies, and of those that
+    have an instance id, because some faults can hit only these.
+    """
 
     producers: int
     readers: int
@@ -88,11 +91,13 @@ class CoordinatorKeys(NamedTuple):
     """Lists the workload's transactional ids."""
     groups: Sequence[str] = ()
     asked: Sequence[str] = ()
-    """Lists the APIs that members of the groups call often."""
+    """Lists the APIs of requests that group members often send to coordinators, such as Heartbeat. A plan's faults are
+    drawn to hit these requests.
+    """
 
     def lacks(self, wanted: str) -> str:
-        """Return why the workload has no transactional id or group of this name. Empty: it has one. wanted: empty for
-        any name.
+        """Return "" if the workload has the transactional id or group `wanted`; else a message that says why not. An
+        empty `wanted` means any name.
         """
         names = (*self.ids, *self.groups)
         if not names:
@@ -188,7 +193,8 @@ def check_feasible(
 ) -> None:
     """Raise FaultError, when a plan is made, for a target that its cluster or its workload can never have.
 
-    places: the workload's partitions. names: the workload's transactional ids and groups.
+    zones: the number of client zones. places: the workload's partitions, as TOPIC-N. here: how messages name the fault,
+    such as "fault 3 (kill)". names: the workload's transactional ids and groups.
     """
     kind, argument = check_target(here, target)
     if kind == LINK_TARGET:
@@ -237,20 +243,22 @@ def check_clients(
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
-    """Return why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any
-    name.
+    """Return "" if `ids` contains the transactional id `wanted`; else a message that says why not. An empty `wanted`
+    means any id.
     """
     return CoordinatorKeys(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
 def no_such_group(wanted: str, groups: Sequence[str]) -> str:
-    """Return why a workload with these groups has none of that name. Empty: it has. wanted: empty for any name."""
+    """Return "" if `groups` contains the group `wanted`; else a message that says why not. An empty `wanted` means any
+    group.
+    """
     return CoordinatorKeys(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
 
 
 def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return which of a workload's transactional ids and groups (`names`) these targets need a coordinator for. A
-    target `coordinator` without a name needs those of all.
+    """Return those of a workload's transactional ids and groups (`names`) whose coordinators must be known to resolve
+    these targets. The target `coordinator` without a name needs the coordinators of all.
     """
     named: set[str] = set()
     for target in targets:

@@ -10,13 +10,11 @@ PROBES = 3
 """Gives how many probes, one after the other, a fault needs while it is active."""
 HEALED_WITHIN_S = 10.0
 WHOLE_WITHIN_S = 3.0
-"""Limits how long a fault waits, in seconds, for the links of a broker that is coming back, and for a node that fits
-its target.
-"""
+"""Limits how long a fault waits before it begins, in seconds: until links answer, or until a node fits its target."""
 BEHIND_OTHERS_S = 20.0
 """Gives how many more seconds a fault may wait while other faults block it."""
 LONGER_S = 5.0
-"""Limits by how many seconds a fault that has hit nothing is extended."""
+"""Limits, in seconds, how long a fault is extended if it has hit nothing by its end."""
 POLL_S = 0.1
 MIDDLE = (0.2, 0.8)
 """Gives the shares of a fault's duration between which the nemesis checks once, at a random moment, that the fault is
@@ -32,10 +30,14 @@ def probe_timeout_s(probe_ms: float | None) -> float:
 
 
 def whole_within_s(probe_timeout_s: float) -> float:
-    """Return the seconds to wait for links that do not answer although no other fault is active on them."""
+    """Return how many seconds a fault waits, before it begins, for links to answer that no other fault blocks. The
+    result is `WHOLE_WITHIN_S`, or more if the time-out of probes is longer than usual.
+    """
     return WHOLE_WITHIN_S * probe_timeout_s / PROBE_TIMEOUT_S
 
 
 def longer_s(probe_ms: float) -> float:
-    """Return by how many seconds a drawn fault must be longer to be proven on this machine."""
+    """Return by how many seconds the faults of a plan must be lengthened, so that there is time for `PROBES` probes on
+    a slow machine. probe_ms: how long the slowest probe took when the run began.
+    """
     return PROBES * (probe_timeout_s(probe_ms) - PROBE_TIMEOUT_S)

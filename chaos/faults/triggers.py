@@ -103,7 +103,8 @@ Condition = NumericCondition | AfterFaultCondition | StateCondition
 
 
 def parse(here: str, when: str) -> tuple[Condition, ...]:
-    """Return the parts of a plan's `when`, which must all be true at once. Raise FaultError, which says what is wrong.
+    """Return the parts of a plan's `when`, which must all be true at once. Raise FaultError if the text is no
+    condition. here: how messages name the fault, such as "fault 3 (kill)".
     """
     parts = [_part(here, when, each) for each in _AND.split(when.strip())]
     if why := _never(parts):
@@ -147,15 +148,14 @@ class ConditionScope:
     """Lists the partitions, as TOPIC-N."""
     nodes: Sequence[int]
     uncounted: str = ""
-    """Says why the brokers' writes, fsyncs and sends are not counted in this plan's runtime; empty if they are counted.
-    """
+    """Says why the plan's brokers do not count their writes, fsyncs and sends; empty if they do."""
     names: CoordinatorKeys = field(default_factory=CoordinatorKeys)
     """Lists the workload's transactional ids and groups."""
 
 
 def uncounted(runtime: str, target: str) -> str:
-    """Return why the writes, fsyncs and sends of this cluster's brokers cannot be counted. Empty: they are counted,
-    because the brokers are Squall's own.
+    """Return why the writes, fsyncs and sends of this cluster's brokers cannot be counted; "" if they can, because the
+    brokers are Squall's own. runtime, target: as in the plan, such as "process" and "squall".
     """
     if runtime == "external":
         return "somebody else's brokers do not count their calls"
@@ -188,7 +188,9 @@ def check(here: str, when: str, itself: int, scope: ConditionScope) -> None:
 
 
 def _impossible(condition: Condition, itself: int, scope: ConditionScope) -> str:
-    """Return why one part of a condition can never come true. Empty: it can."""
+    """Return why one part of a condition can never be true; "" if it can. itself: the number of the fault that waits
+    for the condition.
+    """
     if isinstance(condition, AfterFaultCondition):
         missing = condition.fault >= scope.faults or condition.fault == itself
         return f"there is no other fault {condition.fault}" if missing else ""
@@ -261,8 +263,9 @@ def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
 
 
 def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """Return the number that the condition compares: from the cluster's state `view` (a
-    `squall.chaos.faults.targets.ClusterSnapshot`), or a broker's count of writes, fsyncs or sends.
+    """Return the number that the condition compares. It comes from the cluster's state `view` (a
+    `squall.chaos.faults.targets.ClusterSnapshot`), or from `calls`, which returns a broker's count of writes, fsyncs or
+    sends (None: the runtime does not count them).
     """
     match condition.subject:
         case "isr":

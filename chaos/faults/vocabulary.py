@@ -120,8 +120,10 @@ def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
 
 
 def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a fault that targets a client zone or one link. Only faults of links may have such a
-    target: raise FaultError for any other kind of fault.
+    """Return the parameters of a fault that targets a client zone or one link. Fill in the parameter `side` if it is
+    not given: "peers" for a link between brokers, else "clients".
+
+    Raise FaultError if this kind of fault does not act on links, or if `side` contradicts the target.
     """
     of_link = target.startswith(f"{LINK_TARGET}:")
     if FaultTrait.OF_LINKS not in kind.traits:

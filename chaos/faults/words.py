@@ -74,7 +74,9 @@ def process(act: Json) -> str:
 
 
 def came_back(up: object) -> list[str]:
-    """Return a sentence for each broker: when it was ready again, or which other fault holds it down."""
+    """Return a sentence for each broker: when it was ready again, or which other fault holds it down. up: a list with
+    the evidence about each broker's start.
+    """
     return [
         f"Incarnation {act.get('incarnation')} ({process(act)}) was ready "
         f"{after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
@@ -85,14 +87,17 @@ def came_back(up: object) -> list[str]:
 
 
 def _registered(act: Json) -> str:
-    """Return in words the broker epoch that a broker without a trace logged when it registered; empty if there is none.
+    """Return a broker's epoch and its source in words, as in ", registered with broker epoch 12 (server.log)". Empty if
+    the evidence contains no broker epoch.
     """
     epoch = act.get("broker_epoch")
     return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 
 
 def was_down(act: Json) -> str:
-    """Return the sentence for a broker that another fault had already taken down when this fault began."""
+    """Return a sentence for a broker that another fault had already taken down when this fault began. act: the evidence
+    about this broker.
+    """
     by = ", ".join(f"fault {fault} ({action})" for fault, action in mapping(act.get("by")).items())
     asked, answered = act.get("asked"), act.get("answered")
     return f"Broker {act.get('node')} was down already, by {by}: {answered} of {asked} probes were answered."

@@ -23,8 +23,8 @@ them has its replicas on brokers 4, 5 and 6, in this order.
 """
 CONTROLLER = "controller"
 ONE_BY_ONE: Mapping[str, Any] = {"min_bytes": 900, "max_bytes": 1000, "batch_bytes": 1024, "linger_ms": 0}
-"""Holds settings that make each batch one record: two logs that differ have batches of the same offsets, so that
-followers can continue to copy.
+"""Holds settings of the load that put each record into a batch of its own. If two logs have diverged, batches begin at
+the same offsets in both. So a follower can continue to copy from a log that differs from its own.
 """
 NO_ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=0"}
 """Disables eligible leader replicas (KIP-966): then the last member of an ISR stays in it, whatever it has lost."""
@@ -48,7 +48,9 @@ def cut_from_controller(at_s: float, duration_s: float, broker: int) -> Values:
 
 
 def late_fetches(at_s: float, duration_s: float, follower: int, leader: int, late_ms: int, stream: str) -> Values:
-    """Return a fault that delays a follower's fetches on their way to a leader ("there"), or the responses ("back")."""
+    """Return a fault that delays a follower's fetches by `late_ms`. stream: "there" delays the requests to the leader,
+    "back" the responses.
+    """
     return _late(at_s, duration_s, f"link:{follower}->{leader}", late_ms, "Fetch", stream, "replication")
 
 
@@ -60,8 +62,8 @@ def late_metadata(at_s: float, duration_s: float, broker: int, late_ms: int) -> 
 
 
 def late_proposals(at_s: float, duration_s: float, broker: int, late_ms: int, stream: str) -> Values:
-    """Return a fault in which a leader's changes of ISRs reach the controller late ("there"), or the responses reach
-    the leader late ("back").
+    """Return a fault that delays a leader's AlterPartition requests by `late_ms`. stream: "there" delays the requests
+    to the controller, "back" the responses.
     """
     return _late(at_s, duration_s, f"link:{broker}->{CONTROLLER}", late_ms, "AlterPartition", stream, CONTROLLER)
 
@@ -89,8 +91,8 @@ def client_visible_plan(
     workload: Mapping[str, Any] | None = None,
     **plan: Any,
 ) -> Plan:
-    """Return a plan as `hunt_plan` does, but with enough brokers and partitions for the attacked partition. It accepts
-    no loss.
+    """Return a plan as `hunt_plan` does, but with so many brokers and partitions that one partition has its replicas on
+    brokers 4, 5 and 6. The plan counts every lost record as a failure (expect="safe").
     """
     return hunt_plan(
         seed,

@@ -17,7 +17,9 @@ from squall.chaos.plans.plan import Plan
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN, ABORT = "send", "pause", "halt", "leave", "crash", "twin", "abort"
 DELETE = "delete"
-"""Names the acts of members and instances (`workloads/groups/acts.py`, `workloads/pipeline/steps.py`)."""
+"""Is an action, as are SEND, PAUSE and the others above. `workloads/groups/acts.py` and `workloads/pipeline/steps.py`
+describe all actions.
+"""
 BYTES = 100
 OF_GROUPS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "1",
@@ -65,9 +67,11 @@ def group_plan(
     sends_s: float = 0.0,
     **plan: Any,
 ) -> Plan:
-    """Return a plan of a small cluster with these faults, these acts of members, and a load of `time_s` seconds that
-    sends records to one partition after the other. to: the partitions that get any records; empty: all. sends_s: how
-    long records are sent, in s; 0: all the time.
+    """Return a plan of a small cluster with these faults, and with these actions of group members (`acts`, made by
+    `act`). For `time_s` seconds, producers send records to one partition after the other.
+
+    load: the settings of the load, which `workload` overrides. to: the partitions that get records; empty: all.
+    sends_s: how long records are sent, in s; 0: all the time.
     """
     table = {**load, **(workload or {})}
     return hunt_plan(
@@ -83,7 +87,11 @@ def group_plan(
 
 
 def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[int]) -> list[list[Any]]:
-    """Return the records that producers send, to one partition after the other, at times that depend on the seed."""
+    """Return the records that producers send until `until_s`, to one partition after the other. Their times depend on
+    the seed. Each is an operation of the workload: [at_s, producer, SEND, partition, bytes].
+
+    table: the settings of the load. to: the partitions that get records; empty: all.
+    """
     to = to or range(table["partitions"])
     rng = Random(repr((seed, "hunt", "records")))
     found: list[list[Any]] = []
@@ -96,7 +104,9 @@ def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[in
 
 
 def act(at_s: float, who: int, do: str, for_s: float = 0.0) -> list[Any]:
-    """Return one act of a group member, or of a pipeline instance (a member that also produces), as an operation of the
-    workload.
+    """Return one action of a group member, or of a pipeline instance (a member that also produces), as an operation of
+    the workload: [at_s, who, do, length in ms, 0].
+
+    who: the member's number. do: the action, such as PAUSE. for_s: its length in s.
     """
     return [round(at_s, 3), who, do, round(for_s * 1000), 0]

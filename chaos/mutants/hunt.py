@@ -40,7 +40,11 @@ Run = Callable[[Plan, str | None], FailureKind | None]
 judged.
 """
 Shrink = Callable[[Plan, FailureKind, Callable[[Plan], FailureKind | None]], tuple[Plan, int]]
-"""Returns the smallest plan that fails in the same way, and its number of steps: operations and faults."""
+"""Returns the smallest plan that fails in the same way, and its number of steps: operations and faults.
+
+Takes a plan, its failure, and a function that tries a smaller plan. The function returns the failure if the smaller
+plan fails in the same way, else None.
+"""
 FEW_STEPS = 10
 """Limits the steps of a shrunk plan: a person can still follow so many operations and faults one by one, and every bug
 that is planted here shows with fewer.
@@ -73,7 +77,7 @@ class MutantHuntResult:
 
     @property
     def is_expected(self) -> bool:
-        """Is True if one of the mutant's own checks found it."""
+        """Is True if the check that found the mutant is one of those that its definition names (`Mutant.expected`)."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
@@ -214,9 +218,11 @@ def hunt(
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
 ) -> MutantHuntResult:
-    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. plan: makes the plan of a seed, in
-    place of the mutant's own. named: continue until one of the mutant's own checks finds it; what another check found
-    before is kept only if none of them does.
+    """Try the plans of seeds until one finds the mutant, or `budget_s` of CPU time is spent.
+
+    run: simulates a plan with or without a mutant. plan: makes the plan of a seed, in place of the mutant's own. named:
+    continue until a check in `Mutant.expected` finds the mutant; a find by another check is the result only if none of
+    these finds it.
 
     If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next plan that finds the mutant, at most
     `more` times and within the rest of the budget. It keeps the plan with the fewest steps. say: gets a line for each

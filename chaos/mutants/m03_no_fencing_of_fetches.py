@@ -51,10 +51,12 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan in which a follower learns late what the controller decides. It still follows the leader of two
-    epochs ago, which leads again and counts it as in sync. Then the follower learns of the epoch in between. The leader
-    of that epoch does not know that it was replaced, and the follower truncates acknowledged records to match it. The
-    follower is in the ISR, and its leader dies.
+    """Return a plan in which leadership moves from replica FIRST to SECOND and back to FIRST, in three leader epochs.
+    The follower THIRD learns of each change late.
+
+    In the third epoch THIRD still fetches as in the first, and FIRST counts it as in sync. Then THIRD learns of the
+    second epoch. SECOND does not know that it was replaced, so THIRD truncates acknowledged records to match SECOND's
+    log. THIRD is in the ISR when FIRST dies.
     """
     rng = draw(seed, "3: seen")
     faults = [

@@ -1,4 +1,4 @@
-"""Plants KAFKA-10432: recovery takes epoch 0, the first one, for a missing epoch, and forgets it."""
+"""Plants KAFKA-10432: recovery takes epoch 0, the first epoch, for "no epoch", and drops it from the leader epochs."""
 
 from __future__ import annotations
 

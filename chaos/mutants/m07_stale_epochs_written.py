@@ -19,15 +19,17 @@ def flush(self: EpochCache) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with controlled restarts, after which brokers trust the file."""
+    """Return a plan with controlled restarts, after which brokers trust the file of leader epochs."""
     rng = draw(seed, "7")
     return hunt_plan(seed, killings(rng, rounds=4, action="stop"))
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan in which a leader dies with records that no other replica has. The next leader writes other records
-    in their place. It is the last member of the ISR; it is stopped and leads again, but has forgotten the epoch of
-    these records. The first leader comes back, gets no reason to truncate, and as the preferred leader serves its old
+    """Return a plan in which replica FIRST, the leader, dies with records that no other replica has. SECOND leads,
+    writes other records in their place, and is soon alone in the ISR. SECOND is restarted and leads again, but has
+    forgotten the epoch of its records.
+
+    FIRST comes back. SECOND's answers do not make it truncate, and as the preferred leader FIRST serves its old
     records.
     """
     rng = draw(seed, "7: seen")

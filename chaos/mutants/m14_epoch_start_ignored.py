@@ -14,7 +14,9 @@ PARTITIONS = 10
 
 
 def has_reached_isr(self: Partition, replica: FollowerReplicaState) -> bool:
-    """Return True at the high watermark, even before the start of the leader's epoch."""
+    """Return True once the follower's log reaches the leader's high watermark, even if it does not reach the start of
+    the leader's epoch.
+    """
     return replica.log_end_offset >= self.high_watermark
 
 

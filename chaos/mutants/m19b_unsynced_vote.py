@@ -28,8 +28,8 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return `plan` with a longer load. A broker may find only half of its unsynced vote, and then does not start.
-    Without a second voter no leader can be elected any more.
+    """Return a plan as `plan` does, but with twice as many power losses, and so with a longer load. A broker that finds
+    only half of its unsynced vote does not start. If this happens to two of the three voters, no leader can be elected.
     """
     rng = draw(seed, "19b: seen")
     at_s, faults = 0.5, []

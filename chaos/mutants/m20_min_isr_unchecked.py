@@ -12,13 +12,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def never(self: Partition) -> bool:
-    """Return False, however small the ISR is."""
+    """Return False in place of a rule that compares the ISR with min.insync.replicas: the ISR is never too small."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Return the plan of mutant 15: the leader is alone in the ISR and then loses its power. With this bug it has
-    acknowledged records before.
+    """Return the plan of mutant 15: the leader is alone in the ISR, and then loses its power. With this bug the leader
+    has acknowledged records while it was alone.
     """
     return last_one_standing(seed)
 
@@ -61,4 +61,6 @@ MASKED = tuple(
         ("20b", "no-check-after", "acknowledges although the ISR has shrunk", "error 20", "under_min_isr_after"),
     )
 )
-"""Lists two mutants that lack only one check of min.insync.replicas: the one before an append, or the one after it."""
+"""Lists two mutants that each lack only one check of min.insync.replicas: the one before an append, or the one after
+it. Both are masked: the high watermark does not advance while the ISR is too small, so neither bug has an effect.
+"""

@@ -27,8 +27,8 @@ def late(append: AppendCall) -> Appended:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which one of three replicas is paused, while min.insync.replicas is 3, for longer than a
-    producer retries.
+    """Return a plan with min.insync.replicas=3 in which one of three replicas is paused. The pause is longer than the
+    time for which a producer retries.
     """
     rng = draw(seed, "20c")
     held_s = rng.uniform(3.0, 4.0)

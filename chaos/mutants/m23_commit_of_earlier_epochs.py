@@ -17,8 +17,8 @@ def committed_offset(self: LeaderState, own_synced_offset: int) -> int:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that cuts off controllers with records that no other voter has; they come back while another
-    controller is elected.
+    """Return a plan in which brokers, often the controller, die or are cut off, one soon after the other. A controller
+    may then hold records that no other voter has, and may come back while another controller is elected.
     """
     rng = draw(seed, "23")
     at_s, faults = 0.3, []

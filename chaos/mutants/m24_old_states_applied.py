@@ -16,7 +16,7 @@ def is_stale_state(self: Partition, state: LeaderAndIsr) -> bool:
 
 
 def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
-    """Return False: take every request to stop for new."""
+    """Return False: obey every order to stop the replica, even one from an older leader epoch."""
     return False
 
 

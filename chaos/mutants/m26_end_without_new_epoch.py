@@ -1,8 +1,7 @@
 """Plants KAFKA-17754: a late EndTxn of one transaction ends the next transaction, because both have the same epoch.
 
-Transactions V1 are so by design, and Kafka fixed this with V2 (KIP-890, part 2). The mutant treats clients of V2 as if
-they spoke V1. A second mutant of this kind is only a setting: its clients speak V1, and the plan claims that this is
-safe.
+With transactions V1 this can happen by design; Kafka fixed it with V2 (KIP-890, part 2). The mutant treats clients of
+V2 as if they used V1. A second mutant, 26b, changes no code: its clients use V1, and its plan claims that this is safe.
 """
 
 from __future__ import annotations
@@ -40,6 +39,10 @@ def decide(
 def plan(seed: int, mutant: str = "26", generation: int = 2, expect: str = "config") -> Plan:
     """Return a plan in which the first EndTxn is late, and its client retries over another connection. When the late
     request arrives, the next transaction is open: half of its records have been sent.
+
+    mutant: the mutant's id, from which (with the seed) the times are drawn. generation: the clients' transaction
+    version, 1 or 2. expect: "safe" if the plan counts every anomaly as a failure; "config": only those that the
+    settings rule out.
     """
     rng = draw(seed, mutant)
     faults, transactions = [], []

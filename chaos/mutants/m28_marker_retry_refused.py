@@ -15,7 +15,9 @@ from squall.chaos.plans.plan import Plan
 def is_marker_repeated(
     self: ProducerRules, entry: ProducerStateEntry, epoch: int, marker: TxnMarker, transaction_version: int
 ) -> bool:
-    """Return False: take every marker for new, so that it must have a newer epoch."""
+    """Return False: treat a marker that is sent again as a new one. With transactions V2 it is then refused, because a
+    new marker must have a newer epoch.
+    """
     return False
 
 

@@ -16,12 +16,16 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """Return the last epoch that a client may have."""
+    """Return the last epoch that a client may have, as the first epoch of a new transactional id. The first fence then
+    uses up the last epoch.
+    """
     return MAX_EPOCH - 1
 
 
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-    """Accept the request as a retry of the abort, whatever epoch the transaction has since its time-out."""
+    """Return whether the epoch of an EndTxn is valid. Unlike the correct rule, this one also accepts the last epoch, in
+    which only the coordinator may end a transaction. So a client's abort after the time-out is accepted as a retry.
+    """
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
     if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
         return retry or request.epoch == transaction.epoch

@@ -1,8 +1,7 @@
-"""Plants KAFKA-9144: a producer's age is that of its last records, and its state expires although a marker has come
-since.
+"""Plants KAFKA-9144: a producer's state expires some time after its last records, even if a marker has come since.
 
-The state includes the epoch by which a fenced producer would be refused. Since KIP-890 the leader asks the coordinator
-as well, so the plan disables that (transaction.partition.verification.enable), as before Kafka 3.6.
+With the state, the leader forgets the epoch by which it would refuse a fenced producer. Since KIP-890 the leader also
+asks the coordinator. The plan disables that (transaction.partition.verification.enable), as before Kafka 3.6.
 """
 
 from __future__ import annotations
