@@ -50,9 +50,9 @@ class FileContent:
         self.pending: list[Op] = []
         """Lists the changes since the last fsync that covered them, in order."""
         self._after_failure: list[bool] = []
-        """Maps the position of a change in `pending` to whether it is durable although an fsync has failed: True if a
-        later fsync wrote it, False if no fsync ever will. Empty if no fsync has failed. Changes after the last position
-        are newer than the failure.
+        """Has an entry for each of the first changes in `pending`, after an fsync has failed. True: a later fsync made
+        the change durable. False: the failed fsync should have written the change, and no later fsync will. Changes
+        without an entry are newer than the last fsync.
         """
 
     # ----------------------------------------------------------------------------------------------------- changes
@@ -178,9 +178,9 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
 
 
 def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
-    """Draw how much of a torn write survives. Returns the number of bytes at its beginning that do (up to a sector's
-    boundary, or to any byte), and whether the file's size has grown by the whole write, with probability 1/4. The
-    missing bytes are then zeros.
+    """Draw how much of a torn write survives, as (kept, grown). `kept`: how many of its first bytes survive; in half of
+    the cases they end at a sector's boundary. `grown`: the file is nevertheless as long as after the whole write, with
+    zeros for the missing bytes; the probability is 1/4.
     """
     kept = rng.randrange(length)
     if rng.random() < 0.5:

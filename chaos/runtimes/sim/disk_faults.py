@@ -118,7 +118,10 @@ def used(names: DirectoryTree) -> int:
 
 
 def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
-    """Flip bits as `SimDisk.rot` does, and return its evidence."""
+    """Flip `bits` bits of one file that matches `path_glob`, and return the evidence: the file's path, the flipped
+    bytes' offsets, and the file's hash before and after. See `SimDisk.rot`. `where`: which bits of a segment may flip
+    ("checked": those under a checksum; "epoch": those of leader epochs).
+    """
     closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
     if not closed:
         return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}

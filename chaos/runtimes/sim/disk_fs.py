@@ -120,7 +120,8 @@ class SimFs(Fs):
         self.gate = _gone
 
     def failed_write(self, path: str, growth: int) -> tuple[int, int] | None:
-        """Return the failure of a write that makes a file `growth` bytes longer, or None, as `DiskFaults.written` does.
+        """Return None if no fault makes a write fail; otherwise its errno, and how many of its bytes still fit on the
+        disk. `growth`: by how many bytes the write makes the file longer; TRUNCATION for a truncation.
         """
         return self.faults.written(path, growth, lambda: used(self._names))
 

@@ -245,7 +245,7 @@ def parts(path: str) -> tuple[str, ...]:
 
 
 def clean(path: str) -> str:
-    """Return the path as `DirectoryTree.files` writes it."""
+    """Return the path in its shortest form: "/a/./b/" becomes "a/b"."""
     return "/".join(parts(path))
 
 

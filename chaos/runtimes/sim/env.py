@@ -97,8 +97,9 @@ def _gone(op: str, what: str) -> None:
 
 
 class SimEnv(Env):
-    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` is the node or
-    client zone over whose links it connects (None: the zone to which the dialled port belongs).
+    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` says whose links its
+    connections use: a node's id, or the name of a client zone, which is a group of clients with links of their own.
+    None: the zone to which the dialled port belongs.
     """
 
     def __init__(
@@ -313,8 +314,8 @@ class _PendingSleep:
 
 
 class SimSignal:
-    """Wakes one waiter by an event in the simulator's queue, instead of a cancel scope; otherwise behaves as
-    `squall.broker.env.WakeupSignal`.
+    """Implements `squall.broker.env.WakeupSignal` in virtual time: wakes the one task that waits for it, when it is set
+    or at a time-out. The time-out is an event in the simulator's queue, so that no cancel scope is needed.
     """
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")

@@ -62,7 +62,9 @@ async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTrafficKi
 
 
 async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> ProbeResult:
-    """Open a connection and make one round trip, as `Runtime.probe`."""
+    """Open a connection and measure one ApiVersions round trip. `pad_bytes`: how many bytes to add to the request. Many
+    bytes are spread over several requests on the connection.
+    """
     return await _probe(env, host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 
@@ -95,7 +97,10 @@ async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
 async def ending(
     env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]
 ) -> ProbeResult:
-    """Open a connection and watch it until it ends, as `Runtime.ending`."""
+    """Open a connection, send a request, and measure how and when the connection ends: see `Runtime.ending` for the
+    fields of the result. `spoil`: after the first response, send a frame of an impossible size, for which the broker
+    closes the connection, and measure from there. `opened`: called when the first response comes.
+    """
     asked = began = trio.current_time()
     how, link = "never open", None
     with trio.move_on_after(timeout_s):

@@ -28,8 +28,8 @@ class ReplicaHost(Protocol):
 
     @property
     def places(self) -> Mapping[tuple[bytes, int], Any]:
-        """Returns the node's replicas by topic id and partition, each with its `log` and its `copy`; none while the
-        node is down.
+        """Returns the node's replicas by topic id and partition; empty while the node is down. Of each replica, `log`
+        is the broker's log, and `copy` is the `LogCopy` that the checker keeps of it.
         """
 
 

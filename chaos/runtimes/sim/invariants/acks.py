@@ -40,9 +40,9 @@ class Ack(NamedTuple):
 def is_overtaken(ack: Ack, known: PartitionModel) -> bool:
     """Return whether a loss that the configuration permits may have taken this record.
 
-    A permitted loss in leader epoch E excuses the loss of records that leaders of epochs before E appended; records
-    from epoch E on must not be lost. If no log has the record's epoch any more, its offset decides: behind the last
-    offset at which a leader before E ever had a record, nothing is excused.
+    If such a loss happened when a leader of epoch E was elected, it may have taken the records that leaders of earlier
+    epochs appended. Records from epoch E on must not be lost. If no log has the record any more, its epoch is not
+    known. Then the loss may have taken it only if a leader of an earlier epoch ever had a record at its offset.
     """
     if known.void_epoch < 0:
         return False
@@ -85,9 +85,9 @@ def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
 
 @invariant("acknowledged-is-durable", CheckTrigger.ACK, "Kafka, topic configuration flush.messages")
 def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
-    """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
-    with acks=1 on one replica. (Not checked for batches from before a permitted loss, nor for acks=1 if no log has the
-    record.)
+    """If flush.messages is 1, an acknowledged record is durable: with acks=all on at least min ISR replicas, with
+    acks=1 on one replica. (Not checked if a loss that the configuration permits may have taken the record. With acks=1,
+    also not checked if no log has a record at its offset any more.)
     """
     if ack.durable is None or ack.acks == 0 or _is_not_promised(known) or is_overtaken(ack, known):
         return None

@@ -42,8 +42,8 @@ class CommittedBatches:
         self.end = self.start
         """Is the exclusive end: all offsets before it are committed."""
         self.low = 0
-        """Is the offset before which everything was deleted on purpose: the largest log start that a leader sent, or
-        that a replica with all earlier records has.
+        """Is the offset before which everything was deleted on purpose, by retention or DeleteRecords. It is the
+        largest log start of any leader, or of any replica that held all committed records before that offset.
         """
         self.changes = 0
         """Counts the changes of this object. Code that has seen the same count before need not compare again."""
@@ -66,8 +66,8 @@ class CommittedBatches:
             self.changes += 1
 
     def index(self, offset: int) -> int:
-        """Return the index of the batch that has `offset`: -1 before the first batch, the number of batches behind the
-        last.
+        """Return the index of the batch that contains `offset`. Returns -1 if the offset is before the first batch, and
+        the number of batches if it is behind the last batch.
         """
         if offset >= self.end:
             return len(self.batches)
@@ -141,12 +141,14 @@ class LogCopy:
         the committed batches.
         """
         self.same = 0
-        """Counts the batches before `matched`."""
+        """Counts the batches of this log before the offset `matched`: those that equal committed batches, and deleted
+        ones, which are not compared.
+        """
         self.compared = -1
         """Is the value that `CommittedBatches.changes` had at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """Is the difference between two indexes of one batch: its index among the committed batches less its index
-        (`same`) in this log. None while it is not known.
+        """Is the distance between a batch's index among the committed batches and its index in this log: the former
+        less the latter, for the next batch to compare. None while it is not known.
         """
         self.generation = 0
         self.segment, self.position = -1, 0

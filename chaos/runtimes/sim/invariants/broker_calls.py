@@ -52,7 +52,7 @@ class BrokerCallObserver:
         self._in_flight: Counter[BrokerToControllerRequests] = Counter()
         """Counts the AlterPartition requests in flight, by their sender."""
         self._unsent_since: dict[IsrProposals, float] = {}
-        """Maps a broker's ISR proposals to the time, in s, since which every check has found them waiting without a
+        """Maps a broker's ISR proposals to a time, in s: since then, each check has found proposals that wait, and no
         request in flight.
         """
 

@@ -57,7 +57,9 @@ class HeartbeatHistory:
     __slots__ = ("_began_ms", "_heard_ms", "_predecessor", "_ticked_ms")
 
     def __init__(self, began_ms: int, predecessor: int | None) -> None:
-        """Begin a term, in which all sessions begin anew, but for the one of its predecessor, which may end earlier."""
+        """Begin the term of a controller at `began_ms`, when the sessions of all brokers begin anew. Only the session
+        of the previous controller, the broker with the id `predecessor`, may have begun before, so it may end earlier.
+        """
         self._began_ms = self._ticked_ms = began_ms
         self._heard_ms: dict[int, int] = {}
         self._predecessor = predecessor
@@ -67,7 +69,9 @@ class HeartbeatHistory:
         self._heard_ms[broker_id] = now_ms
 
     def ticked(self, now_ms: int, timeout_ms: int) -> None:
-        """Note that the controller looks at its sessions. Do not count the time for which it was paused before."""
+        """Record that the controller checks its sessions now. If its last check is longer ago than half of
+        `timeout_ms`, it was paused since: the time of the pause does not count as silence of the brokers.
+        """
         gap_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         # A controller that runs looks at its sessions much more often.
         if gap_ms > timeout_ms // 2:
@@ -79,13 +83,15 @@ class HeartbeatHistory:
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, self._began_ms), timeout_ms)
 
     def may_end_earlier(self, broker_id: int) -> bool:
-        """Return whether the session of this broker may have begun before the term."""
+        """Return whether this broker's session may end earlier than a session that began with the controller's term. It
+        may if the broker was the previous controller and has sent no heartbeat in this term.
+        """
         return broker_id == self._predecessor and broker_id not in self._heard_ms
 
 
 class BrokerSessionObserver:
-    """Observes the controllers' decisions, and passes to `found` what the invariants of brokers' sessions check, with
-    the id of the controller's node.
+    """Observes when controllers get heartbeats, and when they fence brokers. Calls `found` for each silence that an
+    invariant must check, with the trigger, the `BrokerSilence` and the id of the controller's node.
     """
 
     def __init__(self, found: Callable[[CheckTrigger, Any, int], None]) -> None:

@@ -22,15 +22,17 @@ class CallChecks:
         self._report, self._replicas, self._txns = report, replicas, txns
 
     def found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
-        """Check the invariants of this trigger. `found`: the argument of their checks; `state`: the state machine of
-        the replica concerned.
+        """Check the invariants of `trigger` (a kind of event) for one replica. `found`: the value to check, for example
+        a `LatestOffsetResponse`. `state`: the replica's state machine.
         """
         replica = self._replicas.of(state)
         if replica is not None:
             check_replica(self._report, trigger, found, replica)
 
     def found_on(self, trigger: CheckTrigger, found: Any, node: int) -> None:
-        """Check the invariants of this trigger for a value that concerns a node and no replica."""
+        """Check the invariants of `trigger` (a kind of event) for a node as a whole. `found`: the value to check, for
+        example a `BrokerSilence`.
+        """
         for each in entered(trigger):
             if (wrong := each.check(found)) is not None:
                 self._report(each, wrong, node, None, {})
@@ -48,7 +50,9 @@ class CallChecks:
 
 
 def check_replica(report: Report, trigger: CheckTrigger, found: Any, replica: WatchedReplica) -> None:
-    """Check the invariants of a trigger for one replica, and report those that are broken."""
+    """Check the invariants of `trigger` (a kind of event) for one replica, and report those that are broken. `found`:
+    the value to check, for example a `LatestOffsetResponse`.
+    """
     for each in entered(trigger):
         if (wrong := each.check(found)) is not None:
             report(each, wrong, replica.node.id, replica.known, {})

@@ -1,7 +1,9 @@
-"""Defines the invariants of committed batches: they are unique, complete where they must be, and never removed.
+"""Defines the invariants of committed batches: all logs agree on them, leaders and in-sync replicas hold all of them,
+and none is ever removed.
 
-If a loss is permitted (see `PartitionModel.is_excused` and `losing_is_permitted`), `InvariantChecker` removes the lost
-batches from the ledger of committed batches. So these checks need no exception for it.
+The configuration may permit the loss of committed batches, for example by an unclean election: see
+`PartitionModel.is_excused` and `losing_is_permitted`. `InvariantChecker` removes such batches from its list of
+committed batches (the ledger). So the checks need no exception for them.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def lacks(known: PartitionModel, node: int) -> str:
 @invariant("committed-prefix", CheckTrigger.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed, unless they have been
-    deleted since. (Not promised with truncation to the high watermark, nor on a disk with flipped bits, nor of replicas
-    whose high watermark may be from before a permitted loss.)
+    deleted since. (Not promised with truncation to the high watermark, nor on a disk with flipped bits. Not checked
+    after a loss that the configuration permits, until the replica's high watermark is known to be newer than the loss.)
     """
     if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
@@ -48,8 +50,8 @@ def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
 def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it; the disks of dead nodes
     count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. After a
-    change of min ISR, a leader may apply the previous value until it learns of the change. This does not hold for a
-    leadership that was decided after the change.)
+    change of min ISR, a leader may apply the previous value until it learns of the change, but not if it was elected
+    after the change.)
     """
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None
@@ -101,8 +103,8 @@ def strong_isr(known: PartitionModel) -> str | None:
 
 @invariant("valid-high-watermark", CheckTrigger.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
 def valid_high_watermark(known: PartitionModel) -> str | None:
-    """The log of each member of the ISR that the control plane has decided reaches the high watermark of that epoch's
-    leader.
+    """In the leader epoch that the control plane decided last, the log of each member of the ISR reaches the leader's
+    high watermark.
     """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
@@ -120,8 +122,9 @@ def valid_high_watermark(known: PartitionModel) -> str | None:
 
 @invariant("believed-end-is-shared", CheckTrigger.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: PartitionModel) -> str | None:
-    """The newest leader believes each follower to have a certain log end, which is true or too low: before it, both
-    logs are the same. (A power loss may have taken records since, unless the configuration promises that it does not.)
+    """The newest leader keeps a log end offset for each follower, from the follower's Fetch requests. Before this
+    offset both logs are the same: the offset may be too low, but not too high. (Exception: a power loss has taken
+    records of the follower since, and the configuration does not promise that they were flushed.)
     """
     truth, believed = known.truth, known.believed
     if truth is None or believed is None or known.promise.hw_truncation or known.promise.without_controller:
@@ -148,9 +151,9 @@ def believed_end_is_shared(known: PartitionModel) -> str | None:
 )
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """An elected leader holds every committed batch. (Not promised of unclean elections, of the last member of an ISR
-    if it lost batches in a power loss, nor with truncation to the high watermark. Not checked if the elected replica
-    lost batches and the controller has not noticed its death: its broker registers before it could lead, and then the
-    replica is removed.)
+    if it lost batches in a power loss, nor with truncation to the high watermark. Not checked if the elected broker
+    lost batches in a power loss that the controller has not noticed. That broker must register again before it can
+    lead, and the controller then removes it from the ISR.)
     """
     if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
         return None
@@ -181,9 +184,10 @@ def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
 def log_matching(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
-    """Two batches of one leader epoch at one offset are identical in all logs, and so are the batches before them,
-    committed or not. (The latter is not promised with truncation to the high watermark, nor for batches that the leader
-    has deleted: see `LogCopy.compare`; nor across a hole on a disk with flipped bits.)
+    """A batch in any log (`now`) is identical to the batch that was first seen with its leader epoch and offset
+    (`first`), and so are the batches before these two, committed or not. (The batches before them may differ with
+    truncation to the high watermark, if the leader has deleted them (see `LogCopy.compare`), or across a gap that
+    flipped bits made.)
     """
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
@@ -201,7 +205,9 @@ def log_matching(
 def batches_in_epochs(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
-    """A batch's leader epoch is the one that the log's epoch cache has for its offset."""
+    """The epoch cache of a replica (`view`) has the right leader epoch for a batch that was written to its log (`now`):
+    the epoch in the batch. (Not checked in the metadata log.)
+    """
     batch = now.batch
     if view is None:
         return None
@@ -217,8 +223,9 @@ def batches_in_epochs(
 
 @invariant("truncation-keeps-committed", CheckTrigger.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
 def truncation_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """A follower's truncation removes no committed batch, unless the leader has deleted the batch. (Not promised with
-    truncation to the high watermark.)
+    """A follower's truncation removes no committed batch, unless the leader has deleted the batch: the log equals the
+    committed batches as far after it (`now`) as before it (`before`). (Not promised with truncation to the high
+    watermark.)
     """
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
         return None
@@ -231,8 +238,9 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Partitio
     "recovery-keeps-committed", CheckTrigger.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop"
 )
 def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """Loading a log removes no committed batch that was found whole on the disk. (Not checked for a node whose own disk
-    was damaged.)
+    """Loading a log removes no committed batch that was complete on the disk: the loaded log equals the committed
+    batches as far (`now`) as the disk did before the load (`before`). (Not checked for a node whose own disk was
+    damaged.)
     """
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
         return None
@@ -245,8 +253,8 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionM
     "loaded-log-is-whole", CheckTrigger.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean"
 )
 def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) -> str | None:
-    """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not checked for a
-    node whose own disk was damaged.)
+    """After it was loaded, a log consists of complete batches with the right checksums: they reach (`whole`) the log's
+    end (`now`). (Not checked for a node whose own disk was damaged.)
     """
     if whole >= now or node in known.cluster.damaged:
         return None
@@ -255,8 +263,9 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
 
 @invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
-    """Once converged, every replica holds every committed batch, and the leader has committed its whole log. (On a disk
-    with flipped bits, a replica's log must reach as far, but may differ.)
+    """At the end of a simulation, when the cluster has converged, every replica holds every committed batch, and the
+    leader has committed its whole log. (On a disk with flipped bits, a replica's log may differ, but must end at the
+    same offset.)
     """
     if known.truth is None:
         return None

@@ -1,8 +1,8 @@
 """Watches whether the requests of each connection take effect in the order in which they arrived.
 
-The broker has a rule of its own for this (a connection handles no further request while an earlier one has not taken
-effect), which is not trusted here. The watch observes when each request arrives, and when the broker calls the function
-that puts the request into effect, in whatever task.
+The broker itself handles no further request of a connection until the earlier one has taken effect. The watch does not
+rely on that. It observes when each request arrives, and when it takes effect: for Produce, for example, when any task
+of the broker calls the function that appends the records.
 """
 
 from __future__ import annotations

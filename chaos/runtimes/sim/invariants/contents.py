@@ -19,8 +19,8 @@ class FeatureLevelChange:
     offset: int = field(default=NOT_KNOWN, compare=False)
     """Is the offset of the record that changed the level, as the image has it."""
     begins: frozenset[int] = field(default=frozenset(), compare=False)
-    """Holds the last offset in each snapshot from which the node may have loaded its image. After such a load, the
-    image has this offset for every feature.
+    """Holds the last offset of each snapshot from which the node may have loaded its image. A snapshot does not keep
+    the offset of the record that changed a level, so a loaded image has the snapshot's last offset instead.
     """
 
 

@@ -65,7 +65,8 @@ class MetadataReplay:
         self._news: list[PartitionDecision] = []
 
     def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
-        """Replay one more batch, whose records are (offset, message). Returns its decisions on partitions, in order.
+        """Replay one more batch, with `found` as its records: (offset, message). Returns its decisions on partitions,
+        in order. `end`: the batch's exclusive end offset; `epoch`: its leader epoch.
 
         A controller writes each decision as a single batch, so that all of it takes effect or nothing.
         """

@@ -105,10 +105,10 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 
 @invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """A reassignment ends in one of three ways. It is completed: exactly the replicas to be removed are gone. It is
-    cancelled: exactly the replicas that it added are gone. Or another set of replicas was requested, all of which the
-    partition already had: then no replica is new, and there are at least as many as before or as after the move. A
-    controller has received a request for the second or third way at some time.
+    """A reassignment ends in one of three ways. Completed: exactly the replicas to be removed are gone. Cancelled:
+    exactly the replicas that it added are gone. Replaced by a request for other replicas, all of which the partition
+    has already: no replica is new, and there are at least as many as before the reassignment, or as its completion
+    would have left. In the last two ways, some controller has received such a request.
     """
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
@@ -151,9 +151,9 @@ def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str 
     "registration-is-a-replay", CheckTrigger.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration"
 )
 def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
-    """A node's image has, for each broker, the offset of its last registration: the record's offset, or, if the image
-    came from a snapshot, which does not keep that offset, the broker's epoch. (If no log has the record any more, the
-    check is weaker: the offset is not before the broker's epoch.)
+    """A node's image has, for each broker, the offset of the record of its last registration. A snapshot does not keep
+    this offset: an image that came from a snapshot has the broker's epoch instead. (If no log has the record any more,
+    the check is weaker: the offset is not before the broker's epoch.)
     """
     registered = {broker.id: broker.registered_at for broker in replayed.brokers}
     for broker in image.brokers:
@@ -168,8 +168,9 @@ def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) 
     "feature-offset-is-a-replay", CheckTrigger.IMAGE, "Kafka: finalizedFeaturesEpoch, by which clients drop old levels"
 )
 def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
-    """A node's image has the offset at which a feature's level last changed: the record's offset, or, if the image came
-    from a snapshot, which does not keep that offset, the snapshot's. (Not judged if no log has that record.)
+    """A node's image has the offset of the record that last changed the level of a feature. A snapshot does not keep
+    this offset: an image that came from a snapshot has the snapshot's last offset instead. (Not checked if no log has
+    that record any more.)
     """
     found, wanted = image.leveled.offset, replayed.leveled.offset
     if wanted == NOT_KNOWN or found == wanted or found in image.leveled.begins:
@@ -181,8 +182,8 @@ def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage
     "records-can-be-replayed", CheckTrigger.RECORDS, "KRaft: an image comes from the committed records of its log"
 )
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
-    """If a node's image is newer than every image before, the records that lead from the newest one before to it are in
-    this node's log, and none contradicts earlier records. (Not checked if bits have flipped, nor for a node that is
-    down.)
+    """If a node's image is newer than all images before, the node's log has all records from the newest earlier image
+    to this one, and none contradicts earlier records. So a replay reaches (`reached`) the image's offset (`wanted`);
+    `why` says in words what stopped it. (Not checked if bits have flipped, nor for a node that is down.)
     """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

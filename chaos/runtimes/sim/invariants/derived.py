@@ -122,9 +122,9 @@ def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
 
 @invariant("time-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
 def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, each entry of a time index holds the largest timestamp of all batches up to some
-    batch, and the last offset of the first batch with that timestamp. The entry that the log keeps in memory does so
-    for all batches of the segment.
+    """After a load or a truncation, each entry of a segment's time index follows from the batches: it holds the largest
+    timestamp up to some point of the segment, and the last offset of the first batch with that timestamp. The log keeps
+    one more such entry in memory, for the whole segment, which also follows from the batches.
     """
     steps = _steps(segment)
     known = dict(steps)
@@ -184,8 +184,9 @@ def _relative(step: tuple[int, int]) -> int:
 
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | None:
-    """A loaded log starts neither before its first segment nor before the log start that its node sent last in a Fetch
-    response. It starts no later than the latest of these two and of the log start in its checkpoint file.
+    """The start of a loaded log is not before the base offset of its first segment (`first`), nor before the log start
+    in the last Fetch response of its node (`named`). It is not behind the largest of three offsets: these two, and the
+    log start in the node's checkpoint file (`kept`).
     """
     if max(first, named) <= start <= max(first, kept, named):
         return None
@@ -194,8 +195,8 @@ def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | No
 
 @invariant("log-start-goes-on", CheckTrigger.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
 def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
-    """While a node runs, the start of a log moves back only together with its end: a truncation to before the start
-    leaves an empty log, which begins where it ends.
+    """While a node runs, the start of a log moves back only if the log was truncated (`cut`) to an offset before its
+    start. The log is then empty: its new start (`now`) is its end.
     """
     if now >= before or (cut and now == end):
         return None

@@ -1,5 +1,5 @@
-"""Defines the invariants of incremental fetch sessions (KIP-227). It also models sessions: what the requests of each
-name, and what its responses have sent.
+"""Defines the invariants of incremental fetch sessions (KIP-227), and models such sessions: which partitions a
+session's requests have named, and which offsets its responses have sent.
 
 The models are built from the requests and responses alone, and not from the broker's own session state.
 """

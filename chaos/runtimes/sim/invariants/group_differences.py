@@ -40,8 +40,8 @@ _OF_A_MEMBER = {"instance_id": "instance id", "subscription": "subscription", "a
 
 
 class StateDifference(NamedTuple):
-    """Describes one difference between a coordinator's state and a replay of its log. None: the coordinator, or the
-    log, has no such value.
+    """Describes one value that differs between a coordinator's state of a group and a replay of its log. `what` names
+    the value. `known` is the coordinator's, `replayed` the log's; None if there is no such value.
     """
 
     what: str

@@ -240,8 +240,9 @@ class GroupJournal:
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
-        """Replay a transaction marker. An offset that the transaction commits does not replace one whose record is
-        behind the transaction's in the log (KAFKA-5547).
+        """Replay the marker that commits or aborts a producer's transaction. A commit makes the transaction's pending
+        offsets the committed ones. Exception: an offset stays if its record is later in the log than the record of the
+        transaction's offset for the same partition, because it is newer (KAFKA-5547).
         """
         for group, owed in self._pending.pop(producer, {}).items():
             self.changed_groups[group] = None

@@ -30,7 +30,9 @@ class MemberTimes(NamedTuple):
 
 
 class RebalanceTimes(NamedTuple):
-    """Holds the state of a classic group that rebalances, since when the group is in it, and for how long it may be."""
+    """Describes the rebalance of a classic group: the group's state (PreparingRebalance or CompletingRebalance), when
+    that state began, and how long it may last.
+    """
 
     state: str
     since_ms: int
@@ -39,7 +41,8 @@ class RebalanceTimes(NamedTuple):
 
 
 class MovedRevocation(NamedTuple):
-    """Describes a member's deadline to revoke partitions that was moved before it had passed (KIP-848)."""
+    """Describes a deadline by which a member must have revoked partitions, and which moved before it was due (KIP-848).
+    """
 
     member_id: str
     epoch: int

@@ -68,8 +68,9 @@ class GroupWatch:
                 self._report(each, wrong, node, known, {})
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
-        """Check the time-outs of the groups of a serving shard. `able`: since the last check the node ran and could
-        write, so the coordinator could keep time-outs.
+        """Check the time-outs of the groups of a serving shard. `hosted`: the broker's object whose `machine` is the
+        shard. `able`: the coordinator could act on time-outs, because since the last check its node ran and could
+        write; if not, all time-outs restart now.
         """
         if self._clock_of is None:
             return

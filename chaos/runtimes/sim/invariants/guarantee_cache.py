@@ -1,4 +1,6 @@
-"""Derives what the configuration promises for a topic, from a node's configuration and the cluster's settings."""
+"""Derives what is guaranteed for a topic from a node's configuration and the cluster's settings: for example, that a
+power loss takes no committed record.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,17 @@ if TYPE_CHECKING:
 
 
 class TopicGuaranteeCache:
-    """Caches what the configuration promises for each topic. The promises are needed for every partition of every
-    image, and settings hardly ever change.
+    """Caches each topic's guarantees, as they follow from the settings (`TopicGuarantees`). They are needed for every
+    partition of every image, and settings hardly ever change.
     """
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], tuple[BrokerConfig, TopicGuarantees]] = {}
 
     def of(self, config: BrokerConfig, cluster: ClusterImage | MetadataReplay, topic: str) -> TopicGuarantees:
-        """Return the promises for a topic, by a node's `config` and by settings that were altered at run time."""
+        """Return the guarantees of a topic. They follow from a node's `config`, and from the settings in `cluster` that
+        were altered at run time, for brokers or for the topic.
+        """
         image: Any = cluster  # Both have settings and features.
         altered, own = altered_settings(image, config.node_id), image.configs.get((TOPIC_RESOURCE, topic), {})
         elr = elr_enabled(image)

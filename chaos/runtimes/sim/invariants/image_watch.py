@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 MOST_IMAGES = 4096
-"""Limits for how many offsets the replayed state of the cluster is kept. Nodes' images are compared with it."""
+"""Limits how many states of the cluster are kept, one for each replayed offset, to compare nodes' images with. The
+oldest are dropped first.
+"""
 
 
 class ImageWatch:
     """Checks each node's metadata image against a replay of the metadata log, and the decisions in this log."""
 
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
-        """Start without records. `decided` is called with each decision on a partition, while `cluster` and `log` are
-        in the state right after that decision.
+        """Start without records. `report` is called for each broken invariant. `decided` is called with each change of
+        a partition that the replay of the metadata log finds. During that call, `cluster` and `self.log` have the state
+        right after the change.
         """
         self._report, self._cluster, self._decided = report, cluster, decided
         self._checks = entered(CheckTrigger.IMAGE)
@@ -41,7 +44,9 @@ class ImageWatch:
         self._values: dict[int, ComparableImage] = {}
         """Maps the offset of a batch's last record to the state of the cluster after that batch."""
         self._begins: dict[int, frozenset[int]] = {}
-        """Maps a node to the last offset in each snapshot from which it may have loaded its image."""
+        """Maps a node to the last offset of each snapshot from which it may have loaded its image: see
+        `FeatureLevelChange.begins`.
+        """
 
     def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
         """Check a node's image that has changed. Returns True if it contains newer records than any image before.
@@ -68,8 +73,9 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """Return the last offset in each snapshot from which the node may have loaded its image: the snapshots that
-        were on its disk when its image got a new offset of a feature's change.
+        """Return the last offset of each snapshot from which the node may have loaded its image. If none of the known
+        ones is the image's offset of the last change of a feature, the snapshots that are on the node's disk now are
+        added.
         """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:

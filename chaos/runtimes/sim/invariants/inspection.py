@@ -194,13 +194,17 @@ def _entry(known: TransactionMetadata) -> TransactionRecord:
 
 
 def groups_of(ledger: ReplayedGroupState) -> list[str]:
-    """Return the groups of which a coordinator's shard has a generation or an offset."""
+    """Return the ids of all groups in the state of a coordinator's shard: those with a generation, a consumer group's
+    state (KIP-848), committed offsets or pending offsets. `ledger`: the state of the shard, in its memory.
+    """
     pending = (group for groups in ledger.pending.values() for group in groups)
     return list(dict.fromkeys((*ledger.groups, *ledger.consumers, *ledger.offsets, *pending)))
 
 
 def group_states_of(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateSnapshot]:
-    """Return the coordinator shard's state of these groups."""
+    """Return the state of the groups with these names, as a coordinator's shard has it in memory. `ledger`: the state
+    of the shard.
+    """
     found = {}
     for name in names:
         pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
@@ -353,7 +357,8 @@ def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = Fals
 def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> LogCopy:
     """Return a dead node's log, as a recovery would find it: the batches of its segments up to the first damage or gap.
 
-    `journal`: an empty journal, for a coordinator's log.
+    `journal`: an empty `GroupJournal` or `TransactionJournal`, which then replays the records; None if the log is not a
+    coordinators' log.
     """
     files = getattr(disk.names.find(directory), "entries", {})
     names = [name.removesuffix(LOG) for name in sorted(files) if name.endswith(LOG)]
