@@ -87,50 +87,50 @@ class MeasurementRow(NamedTuple):
     | name | a | b | numbers |
     |---|---|---|---|
     | acked | partition | LOAD, AFTERWARDS | how many sends were acknowledged, under load and after healing |
-    | unplaced | partition | process | how many of its sends were acknowledged without an offset; the first sequence |
+    | unplaced | partition | process | sends acknowledged without an offset: how many, lowest sequence number |
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
-    | outcomes | CALM, FAULTY | status | how many of the load's sends ended so |
+    | outcomes | CALM, FAULTY | status | how many of the load's sends had this status |
     | final read | partition | isolation | how many records final reads returned |
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
-    | healed gap | the same | 0 | the same, counted from the end of the last fault |
-    | calm gap | the same | 0 | the same, of what lies before and between faults; of all if no fault began |
-    | fresh gap | partition | 0 | the same, from the first time in it that a fresh client's write was acknowledged |
-    | fault gap | fault id | partition | the longest gap that overlaps the fault |
-    | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
-    | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
-    | calm reader gap | the same | the same | the same before and between faults; all of it if no fault began |
-    | sends | second | status | how many ended in that second of the run |
-    | reads | second | 0 | how many records were received in it |
+    | healed gap | partition or OVERALL | 0 | longest gap after the last fault ended, its begin |
+    | calm gap | partition or OVERALL | 0 | longest gap before and between faults (all if no fault began), its begin |
+    | fresh gap | partition | 0 | as healed gap, but a gap counts from the first acknowledged AFTERWARDS write in it |
+    | fault gap | fault id | partition | longest gap that overlaps the fault, its begin |
+    | recovery | fault id | partition | from the fault's begin to the first acknowledgement of a later send; -1: none |
+    | reader gap | process | partition | longest time without progress after the last fault ended, its begin |
+    | calm reader gap | process | partition | the same before and between faults (all if no fault began) |
+    | sends | second | status | how many sends ended with this status in that second of the run |
+    | reads | second | 0 | how many records were received in that second |
     | stale | process or ALL | partition or ALL | count, p50, p99, p99.9, max of the age of polls, see below |
     | lag | process or ALL | partition or ALL | count, p50, p99, p99.9, max of offsets that readers were behind |
-    | transactions | a TxnOutcome | 0 | how many ended so |
+    | transactions | a TxnOutcome | 0 | how many transactions had this outcome |
     | commit latency | 0 | 0 | count, p50, p99, p99.9, max of the time from asking for a commit to its acknowledgement |
     | uncommitted | ABORTED_DATA ... | 1: final reads | of how many transactions, how many reads; see below |
-    | uncommitted offsets | the same | the same | at how many offsets of these transactions |
-    | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
+    | uncommitted offsets | ABORTED_DATA ... | 1: final reads | at how many offsets of these transactions |
+    | latency by second | second | 0 | count, p50, p99, max of sends that were acknowledged in that second |
     | producer gap | a producer's first process | 0 | longest gap of its sends while no fault was on, its begin |
-    | transaction gap | the first process of a transactional id | 0 | the same of its transactions, see below |
+    | transaction gap | first process of a transactional id | 0 | the same of its transactions, see below |
     | producer sends | a producer's first process | status | how many of its sends ended so while no fault was on |
-    | tried transactions | a transactional id's first process | 0, 1 | how many committed; how many did not, see below |
+    | tried transactions | first process of a transactional id | 0, 1 | how many committed; how many failed |
 
     A write waits from when it was sent until its result came; if none ever came, only the moment of sending counts.
-    Time in which nobody tried to write is no gap, except between two writes that were not acknowledged, because nothing
-    shows that the partition was back between them. So a gap ends with an acknowledgement, or with the last write that
-    failed before all producers stopped trying.
+    Time in which no client tried to write is no gap, except between two writes that were not acknowledged, because
+    nothing shows that the partition was back between them. So a gap ends with an acknowledgement, or with the last
+    write that failed before all producers stopped trying.
 
-    The age of a poll is the time from when somebody first learned of an offset behind its last record until the poll
-    began; 0 if nobody did. A reader sometimes requests the latest offset (with read_committed the last stable offset):
-    that offset less the reader's position is its lag (R6: consumers count lag from such offsets). Final reads count for
-    neither.
+    The age of a poll says for how long its reader had been behind: it is the time from when any client first learned of
+    an offset beyond the poll's last record until the poll began; 0 if no client did. A reader sometimes requests the
+    latest offset (with read_committed the last stable offset): that offset less the reader's position is its lag (R6:
+    consumers count lag from such offsets). Final reads count for neither.
 
-    The processes that follow one another as one producer of the load are one producer. A transactional id waits from
-    when a transaction's end was requested until it is acknowledged, commit or abort. A transaction that failed before
-    that, and an InitProducerId that failed, count as attempts too; a transaction that its client left open beyond its
-    time-out does not. The last row counts what committed (0), and what neither committed nor aborted while no fault was
-    on (1).
+    A producer of the load may have several processes, one after the other (`same_producer`); its first process
+    identifies it. A transactional id waits from when a transaction's end was requested until it is acknowledged, commit
+    or abort. Tried transactions include those that failed before their end was requested, and each InitProducerId that
+    failed. They do not include a transaction that its client left open beyond its time-out. A transaction failed (1) if
+    it neither committed nor aborted, and no fault was on.
 
-    Uncommitted reads are what readers at read_uncommitted got of transactions before anybody requested a commit, or
-    although nobody ever did. They show that there was data that readers at read_committed must not get.
+    Uncommitted reads are what readers at read_uncommitted got of transactions before any client requested a commit, or
+    although no client ever did. They show that there was data that readers at read_committed must not get.
     """
 
     name: str
@@ -148,7 +148,9 @@ ALWAYS: OwnedSpan = (0, FOREVER)
 
 
 def waiting_for(holds: Iterable[PartitionOwnership]) -> dict[ReaderPartition, list[OwnedSpan]]:
-    """Return the times in which each member owned each partition, in order."""
+    """Map each member and partition to the times in which the member owned it, in order: only then does it wait for
+    records of the partition. Example: {(3, 0): [(1000, 2000)]}, for process 3 and partition 0, in ns.
+    """
     waits: dict[ReaderPartition, list[OwnedSpan]] = {}
     for hold in sorted(holds, key=lambda hold: hold.t0):
         waits.setdefault((hold.proc, hold.part), []).append((hold.t0, hold.t1 if hold.t1 >= 0 else FOREVER))
@@ -182,7 +184,9 @@ class MeasurementContext:
     leave them out.
     """
     producers: Mapping[int, int] = field(default_factory=dict)
-    """Maps each process to the first process of the same producer (`same_producer`), if that is another process."""
+    """Maps a process to the first process of the same producer (`same_producer`), for example {9: 4} if process 9
+    replaced process 4. First processes have no entry.
+    """
 
     @property
     def transactions(self) -> bool:
@@ -213,8 +217,9 @@ def context_of(history: History, faults: Sequence[RecordedFault]) -> Measurement
 
 
 def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
-    """Return a map from each process to the first process of the same producer. Processes are one producer if they have
-    one transactional id, or one number among the load's producers or members. First processes themselves are left out.
+    """Return a map from each later process of a producer to that producer's first process, for example {7: 4, 9: 4}.
+    Processes belong to one producer if they have the same transactional id; without one, the same number of a producer
+    or a member.
     """
     first: dict[tuple[str, Any], int] = {}
     found = {}
@@ -323,8 +328,8 @@ def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> d
 
 
 def _reading(by_name: Mapping[str, Sequence[MeasurementRow]], names: Mapping[int, str]) -> dict[str, Any]:
-    """Return how old records were when polls returned them and how far behind readers were, overall and for the readers
-    with the oldest polls.
+    """Return the age of polls (`stale_ms`, see `MeasurementRow`) and how many offsets readers were behind (`lag`). Both
+    are given for all readers together; their maxima also for each of the 20 readers with the oldest poll.
     """
     worst: dict[tuple[int, int], dict[str, float]] = {}
     for name, key, unit in _READING:
@@ -367,7 +372,7 @@ _UNCOMMITTED = {"aborted": ABORTED_DATA, "never_ended": NEVER_ENDED_DATA, "befor
 
 
 def spread(ordered: Sequence[int]) -> tuple[float, ...]:
-    """Return count, percentiles and maximum of sorted numbers."""
+    """Return (count, p50, p99, p99.9, maximum) of sorted numbers, at least one."""
     return (len(ordered), *(percentile(ordered, fraction) for fraction in PERCENTILES), ordered[-1])
 
 
@@ -387,7 +392,9 @@ def _by_name(measures: Iterable[MeasurementRow]) -> dict[str, list[MeasurementRo
 
 
 def _by_process(measures: Iterable[MeasurementRow]) -> dict[int, dict[int, float]]:
-    """Return the first number of each measure, by its `a` and then its `b`."""
+    """Return the first number of each measure as {a: {b: number}}, for example {3: {0: 120.0, 1: 4.0}}. In these
+    measures `a` is the first process of a producer or transactional id.
+    """
     found: dict[int, dict[int, float]] = {}
     for each in measures:
         found.setdefault(each.a, {})[each.b] = each.numbers[0]

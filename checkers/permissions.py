@@ -34,8 +34,8 @@ class PermissionContext(NamedTuple):
     nemesis_read: bool
 
     def signs_of(self, finding: Finding) -> MechanismSign:
-        """Return the signs of a finding. If no history shows its anomaly, they are the signs that all its partitions
-        have.
+        """Return the signs of a finding. If its anomaly is found outside of the history, for example in run.json, they
+        are the signs that all its partitions have in common.
         """
         if finding.anomaly in FOUND_BY_HISTORY:
             return MechanismSign(finding.signs)
@@ -44,8 +44,9 @@ class PermissionContext(NamedTuple):
         return reduce(and_, found, ~MechanismSign(0)) if found else self.circumstances.everywhere
 
     def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
-        """Return why the mechanism may have happened although these signs do not show it: none of its missing signs
-        could be looked for. Empty if it did not happen.
+        """Return in words what is not known if the mechanism may have happened although `signs` do not show it. That is
+        so if none of the missing signs could be looked for, or if nemesis.jsonl could not be read. Return an empty text
+        if the mechanism did not happen.
         """
         whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
@@ -64,9 +65,12 @@ def permission_context_of(case: VerdictInputs) -> PermissionContext:
 def explained(
     guarantee: PermittedAnomalies, finding: Finding, context: PermissionContext
 ) -> tuple[bool | None, str, PermissionCellName | None]:
-    """Return (whether the guarantee permits a finding, why, the cell). Of several reasons, the one counts whose
-    mechanism was seen nearest to the witnesses. The first value is None if a mechanism may have happened and could not
-    be looked for.
+    """Return (permitted, why, cell): whether the guarantee permits the finding, the reason in words, and the cell of
+    the guarantee matrix or the promise that decides it. The first value is None if it is not known whether a mechanism
+    happened.
+
+    If several mechanisms explain the finding, the closest one to its witnesses gives the reason
+    (`AnomalyMechanism.distance`).
     """
     ways = [
         (reasons.mechanism_of(reason), reason, cell)

@@ -145,8 +145,8 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
 
 
 def _lowered(asked: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the values to which faults set min.insync.replicas during the run: a topic promises only what the lowest
-    value does.
+    """Return the values to which planned faults set min.insync.replicas during the run. `asked` holds the parameters of
+    each planned fault. A topic guarantees only what the lowest value does.
     """
     return [int(params.get("value", 1)) for params in asked if params.get("how") == "min_isr"]
 
@@ -173,7 +173,7 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
 def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfiguration:
     """Return how one process used the cluster: its own settings if it has them, else the plan's.
 
-    A reader is promised what its topic keeps; how producers sent the records does not matter to it.
+    The guarantees of a reader depend on its topic, not on the producers, so a reader gets acks=all and idempotence.
     """
     settings = process.settings
     if process.role != "producer":

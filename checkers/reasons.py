@@ -91,11 +91,12 @@ LOST_IN_GROUPS = dict.fromkeys(
     ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
     "the coordinator lost records of positions, members or decisions, or the group's input was lost",
 )
-"""Gives the reason for each anomaly of groups that is permitted if records may be lost that readers got."""
+"""Gives the reason for each anomaly of consumer groups that is permitted if a record may be lost after readers got it.
+"""
 LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
 
 HALF_LOST = "a record had two copies, and only the acknowledged copy was lost"
-"""Is the reason why `wrong-offset` is permitted if both a loss and duplicates are."""
+"""Is the reason for `wrong-offset`. It applies to configurations that permit both losses and duplicates."""
 
 MECHANISMS: Mapping[str, AnomalyMechanism] = {
     **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),

@@ -29,8 +29,9 @@ FOREVER = 1 << 62
 CLIENTS = ("producer", "reader", "member")
 """Lists the targets of faults that name processes of the load."""
 COMES, GOES = ("followed_by", "second"), ("process", "second")
-"""List the keys in the evidence of a fault of clients that name the processes which began, or ended, because of the
-fault.
+"""Name keys of the evidence of a fault that targets clients; their values are numbers of processes. COMES are the keys
+of processes that the fault started, GOES of those that it ended. A `second` process is a duplicate member: the fault
+starts and ends it.
 """
 CLASSIC, COOPERATIVE = "classic", "cooperative"
 MEMBERS: Literal["members"] = "members"
@@ -90,9 +91,9 @@ class GenerationCauses:
         return found
 
     def follows_up(self, before: int, gen: int) -> bool:
-        """Return whether a member gave partitions up because generation `before` did not assign them to it, and joined
-        again. Only classic members with a cooperative assignor join again for that, because they keep their partitions
-        while they join.
+        """Return whether generation `gen` is the second round of a cooperative rebalance (KIP-429) that generation
+        `before` began: a member gave up partitions that `before` did not assign to it, and joined again. False if a
+        member uses the consumer protocol (KIP-848), which has no second round.
         """
         took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
         if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):
@@ -127,7 +128,9 @@ class GenerationCauses:
                 yield first.gen, MembershipChange(proc, self._blamed(proc, at, COMES))
 
     def _inherits(self, proc: int, first: GenerationAssignment) -> bool:
-        """Return whether the generation was the last one of another process with the same instance id."""
+        """Return whether process `proc` took over the membership of another process with the same instance id. It did
+        if the other process had been in the generation of `first`, which is the first assignment of `proc`.
+        """
         return bool(self.instance(proc)) and any(
             each.gen == first.gen and each.t < first.t
             for other, own in self.of_proc.items()
@@ -136,8 +139,9 @@ class GenerationCauses:
         )
 
     def _returns(self) -> Iterator[tuple[int, MembershipChange]]:
-        """Yield the generations that began because a member paused for too long: the one without the member, and the
-        one in which the same process joined again.
+        """Yield (generation, change) for each generation that began because a member paused for too long. One pause may
+        cause two generations: in the first one the member is missing; the second one begins when the member joins
+        again.
         """
         for still in self.stills:
             own = self.of_proc.get(still.proc, [])
@@ -170,7 +174,9 @@ class GenerationCauses:
         return ended or any(still.t0 < self.began[gen] < self.began[back.gen] for gen in without)
 
     def _departures(self) -> Iterator[tuple[int, MembershipChange]]:
-        """Yield the generations that began because a process left by itself, or because its session was over."""
+        """Yield (generation, change) for each generation that began because a process ended: it left its group at once,
+        or its session expired later.
+        """
         for proc in sorted(self.of_proc.keys() & self.processes.keys()):
             gone = self.processes[proc].last_t
             if gone < 0:
@@ -203,9 +209,11 @@ class GenerationCauses:
     # --------------------------------------------------------------------------------------------------- whose doing
 
     def _blamed(self, proc: int, at: int, names: Sequence[str]) -> int | None:
-        """Return the id of the fault of clients that made the process come or go at `at`; None if the load did. `names`
-        are the evidence keys that name such processes. A fault whose evidence names no process is blamed for all that
-        come and go while it is on.
+        """Return the id of the fault that made process `proc` begin or end at `at`, in ns; None if no fault did. Only
+        faults that target clients count.
+
+        `names` is COMES or GOES. A fault whose evidence names no process is blamed for every process that begins or
+        ends while it is on, or within SOON_NS after it.
         """
         # The newest first, because an older one may have no end.
         for fault in sorted(self.faults, key=lambda fault: -fault.began):
@@ -235,10 +243,13 @@ class GenerationCauses:
 
 
 def static_returns(generations: GenerationCauses) -> dict[str, int]:
-    """Count returns of static members: how often a process came with the instance id of a process that had gone at most
-    one session time-out before (`returns`). Also count after how many of these the group was assigned again for no
-    other known cause (`rebalanced`), and after how many a fault, or another member, may have caused that (`unclear`). A
-    second process with the instance id of a live process does not count.
+    """Count returns of static members, for example {"returns": 5, "rebalanced": 1, "unclear": 1}.
+
+    - `returns`: a process joined with the instance id of a process that had ended at most one session time-out before.
+    - `rebalanced`: the return made the group rebalance, and nothing else can have caused that.
+    - `unclear`: the group rebalanced, but a fault or another member may have caused that.
+
+    A second process with the instance id of a live process is no return.
     """
     of_instance: dict[str, list[int]] = {}
     for proc in sorted(generations.of_proc, key=generations.came_at):
@@ -261,7 +272,10 @@ def static_returns(generations: GenerationCauses) -> dict[str, int]:
 
 
 def _moved(generations: GenerationCauses, before: int, after: int, gone: int, came: int) -> str:
-    """Return "rebalanced" or "unclear" if the group was assigned again because `after` came; empty if it was not."""
+    """Return "rebalanced" or "unclear", as `static_returns` counts them, if the return of a static member made its
+    group rebalance; else an empty text. Process `before` ended at `gone`, and process `after` came at `came` with the
+    same instance id; both times are in ns.
+    """
     first, began = generations.of_proc[after][0], generations.began
     # It took the place of the process before it, or joined a generation that had begun without it.
     if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:

@@ -69,8 +69,8 @@ def _entry(must: Mapping[str, ValueCheck], may: Mapping[str, ValueCheck] | None 
 
 
 def _final_read(value: Any) -> bool:
-    """Return whether an entry of `final_reads` has its form. A read that waited for partitions must name its process,
-    and say why it waited for each of them.
+    """Return whether `value` is a correct entry of `final_reads` in run.json. If it lists partitions in `waiting`, it
+    must have the number of its `process`, and `missing` must give a reason for each of these partitions.
     """
     may = {"process": _whole, "waiting": _list(_text), "idle_s": _number}
     if not _entry({"missing": _by_name}, may)(value):
@@ -106,14 +106,15 @@ FORMS: Mapping[str, ValueCheck] = {
     "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),
     "node_exits": _list(_entry({"node": _any, "code": _any, "last_words": _text})),
 }
-"""Maps each key of run.json to a function that returns whether its value has the form that every version gives it."""
+"""Maps each key of run.json to a function that returns whether a value has the types which every version writes there.
+"""
 MAY_BE_NONE = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads")
 """Lists the keys whose value is null if the run did not come so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Holds the entries of run.json that have their form."""
+    """Holds the entries of run.json, without those whose values have a wrong type."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()

@@ -25,7 +25,9 @@ RELAY_FILE = "frame-relay-produce.jsonl"
 """Is the file with the counts of the frame relay."""
 BROKERS, RELAY = "the brokers", "the frame relay"
 HARNESS_CLIENTS = frozenset({"squall-afterwards", "squall-passing"})
-"""Lists the client ids of Squall's own writes beside the load: after healing, and into topics that are altered."""
+"""Lists the client ids of Squall's own writes outside of the load: writes after healing, and writes to partitions that
+are created during the load.
+"""
 _OF_PROCESS = re.compile(r"squall-process-(\d+)")
 
 
@@ -46,10 +48,10 @@ class ProduceRequestSettings:
     compression: str
     """Is none, gzip, snappy, lz4 or zstd."""
     requests: int
-    """Is the least number of requests with these settings."""
+    """Counts the requests with these settings; it is a lower bound."""
     in_flight: int
-    """Is the least number of requests that had no response at the same time on one connection; 0 with acks=0, which has
-    no responses.
+    """Is the largest number of requests that waited for a response on one connection at the same time; it is a lower
+    bound. 0 with acks=0, which has no responses.
     """
 
     @property
@@ -98,8 +100,9 @@ def sent_in(run_dir: Path) -> ObservedProduceRequests:
 
 
 def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ObservedProduceRequests:
-    """Add up the counts of these (node, line) pairs. For each incarnation and link, the newest line with the same
-    settings counts.
+    """Add up the counts in these lines; each is a pair of the broker's id as text (empty for the relay) and the parsed
+    line. The counts of a running broker or link only grow. So for each start of a broker (`i`) and each link, the
+    newest line with the same settings counts.
     """
     newest: dict[tuple[ProduceRequestSettings | None, Any, Any, Any], tuple[int, int]] = {}
     for node, line in lines:

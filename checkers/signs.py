@@ -32,11 +32,13 @@ AFTER_NS = 30_000_000_000
 
 
 PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
-"""Maps each anomaly of two records to the field of its witness that holds the offset at which the other record was
-acknowledged.
+"""Maps each anomaly in which two records conflict to a field of `Witness`: the field holds the offset at which the
+other record was acknowledged.
 """
 _WITHOUT_OFFSET = {True: MechanismSign.LATER_EPOCH, False: MechanismSign(0), None: MechanismSign.UNPLACED}
-"""Maps the results of `Leaderships.explain_without_offset` to signs."""
+"""Maps a result of `Leaderships.explain_without_offset` to a sign. The result says whether a later leader epoch
+truncated a record that was acknowledged without an offset; None means that this is not known.
+"""
 _NOT_BY_TCP = ("duplicate", "reorder")
 """Lists the acts of a fault that deliver requests twice, or out of order."""
 
@@ -50,7 +52,7 @@ class TimeWindow:
     until: int
 
     def meets(self, part: int, t0: int, t1: int) -> bool:
-        """Return whether a record of this partition was under way during the window."""
+        """Return whether the window overlaps the time from `t0` to `t1`, in ns, in partition `part`."""
         return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
@@ -77,13 +79,14 @@ class RunCircumstances:
     disturbed: tuple[TimeWindow, ...] = ()
     """Lists when requests may have failed or stayed unanswered."""
     tampered: tuple[TimeWindow, ...] = ()
-    """Lists when a fault delivered requests as TCP never does: then the number of times that a client sent a record
-    does not say how often the record arrived.
+    """Lists when a fault delivered Produce requests twice or out of order, which TCP never does. During such a fault, a
+    broker may get a record more often than its client sent it.
     """
     contested: tuple[TimeWindow, ...] = ()
-    """Lists the times in which two leaders of a partition may have led: from the begin of the second leader's term to
-    the end of the first leader's term. If the first term ended before the second one began, the window is empty; a
-    record then meets it only if it was under way at both times.
+    """Lists the times in which two leaders of a partition may have led. A window lasts from the begin of the second
+    leader's term to the end of the first leader's term. If the first term ended before the second one began, the
+    window's `until` lies before its `since`. Then the window concerns only records that were under way from `until` to
+    `since`.
     """
     power_lost: tuple[PowerLossRange, ...] = ()
     power_unknown: str = ""
@@ -93,8 +96,8 @@ class RunCircumstances:
     everywhere: MechanismSign = MechanismSign(0)
     """Combines the signs of the whole run, which every witness has."""
     outputs: bool = False
-    """Is True if members of groups made outputs of their inputs, so that interruptions may explain anomalies
-    (`squall.checkers.interruptions`).
+    """Is True if members of groups wrote output records made from the records that they had read. Then the interruption
+    of a member may explain an anomaly (`squall.checkers.interruptions`).
     """
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> MechanismSign:

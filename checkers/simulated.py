@@ -19,8 +19,8 @@ from squall.checkers.history import seal
 
 FILE, KEY = "violations.json", "simulated"
 STAMP = "violations"
-"""Is the key below `KEY` with the size and CRC-32 of violations.json (`seal.stamp`); its value is None if no invariant
-broke. Runs of early versions lack the key.
+"""Is the key in run.json, inside of `KEY`, of the size and CRC-32 of violations.json (`seal.stamp`). Its value is None
+if no invariant broke. Runs of early versions lack the key.
 """
 INVARIANT = "invariant"
 OF_A_HISTORY = "anomaly"
@@ -48,8 +48,9 @@ def seal_of(violations: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _seals(violations: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the CRC-32 of the first 0, 1, 2 ... violations, because some may have been found after the history was
-    closed.
+    """Return the CRC-32 of each prefix of the violations: of none, of the first, of the first two, and so on. The
+    history's last line holds one of them, because the simulator may see further violations after it has closed the
+    history.
     """
     found = [0]
     for each in violations:

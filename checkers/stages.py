@@ -7,7 +7,9 @@ from __future__ import annotations
 CONVERT, START, LOOK = "convert the history", "start Spark", "Spark looks for anomalies"
 """Name the stages of an analysis by Spark, in this order. From LOOK on, the converted history is complete."""
 FIND = "the reference engine looks for anomalies"
-"""Names the only stage of an analysis without Spark, except for the comparison of replicas' logs."""
+"""Names the only stage of an analysis by the reference engine. The comparison of replicas' logs is no stage, but a
+phase of its own.
+"""
 READY = "ready"
 """Names the stage of a Spark that was started before there was a history, and that is ready for it."""
 

@@ -81,9 +81,11 @@ class Verdict:
     metrics: Mapping[str, Any]
     workload: Mapping[str, Any] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
-    """Maps the anomalies that were not looked for to the reason, as `VerdictInputs.not_run`."""
+    """Maps each anomaly that was not looked for to the reason (`VerdictInputs.not_run`)."""
     ran_on_little: Mapping[str, str] = field(default_factory=dict)
-    """Maps the anomalies whose checks saw too little to the reason, as `VerdictInputs.ran_on_little`."""
+    """Maps each anomaly that was looked for in too small a part of the run to the reason
+    (`VerdictInputs.ran_on_little`).
+    """
     blames: str = ""
     """Names the client that all findings which are not permitted blame; empty if they do not blame the same client."""
     engine: str = ""
@@ -164,8 +166,11 @@ def decide(case: VerdictInputs) -> Verdict:
 
 
 def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedFinding:
-    """Return the finding with the client that it blames, if that is not the cluster. `no_ack` is the result of
-    `blame.no_acknowledgement`: if it is not empty, no finding about the load's progress counts.
+    """Return the finding with the name of the client that caused it. It is unchanged if it is not forbidden, or if the
+    cluster caused it.
+
+    `no_ack` is the result of `blame.no_acknowledgement`. If it is not empty, it is not known whether a finding about
+    the load's progress is permitted, and `no_ack` becomes its reason.
     """
     if judged.permitted is not False:
         return judged
@@ -240,8 +245,11 @@ def _judged(
     harness_troubles: Sequence[str],
     context: PermissionContext,
 ) -> tuple[JudgedFinding, ...]:
-    """Return the findings by kind and judgement: first the findings that are not permitted, then the others, in the
-    catalogue's order.
+    """Return the findings grouped by anomaly, evidence and judgement: first those that are not permitted, then the
+    others, in the catalogue's order.
+
+    `promised` and `at_worst` come from `_promises`. `unproven` maps each anomaly that this run cannot prove to the
+    reason: if it was found and is not permitted, its judgement becomes "not known".
     """
     groups: dict[tuple[str, str, bool | None, str, PermissionCellName | None], list[Finding]] = {}
     for finding in findings:
@@ -271,7 +279,7 @@ def _judged(
 
 
 def _by_time(name: str) -> bool:
-    """Return whether an anomaly consists in something taking too long."""
+    """Return whether an anomaly means that something took too long, as `stuck-producer` does."""
     return name == hanging_txn.NAME or CATALOG[name].family is AnomalyFamily.LIVENESS
 
 
@@ -292,8 +300,9 @@ def _judgement(
 
 
 def _asked_for(anomalies: Iterable[JudgedFinding], alone: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Rewrite the reasons of findings that --expect safe forbids: they say that the user asked for it, and how the
-    configuration alone would judge the same findings.
+    """Return the findings with new reasons for those that --expect safe forbids: the user asked for it, and the
+    configuration alone would permit the finding, or would not. `alone` holds the findings as the configuration alone
+    judges them.
     """
     judged = {so: {(each.name, each.evidence) for each in alone if each.permitted is so} for so in (True, False, None)}
     rows = "; ".join(dict.fromkeys(each.cell.row for each in alone if each.cell and each.permitted is not None))

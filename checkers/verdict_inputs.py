@@ -30,7 +30,9 @@ class WorkloadFacts:
     """Holds what the run's workload says of itself: its figures, and the anomalies that it can show."""
 
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """Holds figures of the workload's own, as plain JSON."""
+    """Holds the name of the workload and the figures that it measured in the history (`Scenario.measured`), as plain
+    JSON. They become `workload` in verdict.json. Empty if the workload measures nothing.
+    """
     checks: Collection[str] | None = None
     """Names the anomalies that can show in the workload; None: all. Other anomalies are not looked for, and do not
     count if found.
@@ -72,9 +74,11 @@ class VerdictInputs:
     expect: str = ""
     """Is the expectation that replaces the plan's, unless it is empty."""
     not_run: Mapping[str, str] = field(default_factory=dict)
-    """Maps the anomalies whose checks could not have found anything to the reason."""
+    """Maps each anomaly that was not looked for to the reason, for example that the history has no transactions."""
     ran_on_little: Mapping[str, str] = field(default_factory=dict)
-    """Maps the anomalies whose checks saw only a part of what a whole run shows to the reason."""
+    """Maps each anomaly that was looked for in too small a part of the run to the reason, for example that no final
+    read of a partition reached its end.
+    """
     harness_troubles: Sequence[str] = ()
     """Says what went wrong with the harness or the machine during the run. Such trouble may have stopped progress, so
     no liveness finding is certain then. `troubles` has these entries as well.
@@ -82,7 +86,9 @@ class VerdictInputs:
     simulator_failures: Sequence[str] = ()
     """Lists the failures that a simulator saw, a line each; no history shows them, and nothing permits them."""
     circumstances: signs.RunCircumstances = signs.RunCircumstances()
-    """Holds what shows whether the mechanism of a permission happened."""
+    """Holds the events of the run that may have caused anomalies, such as leader changes and power losses. Most
+    anomalies are permitted only if such an event explains them.
+    """
     engine: str = ""
     """Names the engine that searched the history, as in `squall.checkers.engines`; empty if none did, or if it is not
     known.

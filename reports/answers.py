@@ -94,8 +94,9 @@ def _joined(sentences: Iterable[str]) -> str:
 
 
 def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[LabelledRecord]) -> tuple[float, float]:
-    """Return (begin, end) of the time that concerns the finding: from shortly before its records were written until no
-    log held them any more, else until the last final read. For a broken invariant, the end is when it broke.
+    """Return (begin, end) of the time that concerns a finding, in seconds. It begins shortly before the records in
+    `about` were written. It ends when no log held these records any more, or with the final reads if a log still holds
+    one. For a broken invariant it has no begin (-inf), and ends when the invariant broke.
     """
     if facts.problem.t is not None:
         return float("-inf"), facts.problem.t
@@ -341,8 +342,8 @@ def _brokers(nodes: Sequence[int]) -> str:
 
 
 def _fault(files: RunFiles, span: tuple[float, float]) -> str:
-    """Describe the faults that were on between the write and the last known moment; for a broken invariant, the last
-    ones that began before it.
+    """Describe the faults that were on during `span` (`_span`). If the span has no begin, because an invariant broke,
+    describe the last faults that began in it.
     """
     near = [row for row in fault_rows(files) if row.began is not None and _overlaps(row, span)]
     if not near and span[0] == float("-inf"):

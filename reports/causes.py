@@ -25,7 +25,9 @@ class WitnessGroup:
 
     cause: str
     witnesses: list[tuple[str, list[StoryLine], Json]]
-    """Lists for each witness: a line of text, its story, and its entry in verdict.json."""
+    """Lists (line, story, entry) for each witness, which is one place in the history at which the anomaly shows: the
+    witness in a line of text, the events around it, and its entry in verdict.json.
+    """
 
 
 def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[WitnessGroup]]:
@@ -49,8 +51,8 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return the cause in words if an event of this story is also the cause of a loss; else an empty text. `of_loss`
-    maps the causes of losses to the checks that found the losses.
+    """Return in words the events of this story that also caused a loss; empty if none did. `of_loss` maps each cause of
+    a loss, in the words of `in_common`, to the name of the loss.
     """
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""

@@ -1,4 +1,6 @@
-"""Writes commands and paths as typed in the checkout, so that pages stay correct after the checkout was moved."""
+"""Writes commands and paths for a user whose current folder is the checkout, the folder with Squall's source code.
+Pages with such paths stay correct after the checkout was moved.
+"""
 
 from __future__ import annotations
 

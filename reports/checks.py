@@ -181,8 +181,11 @@ def _found(entry: Json) -> CheckResult:
 
 
 def _cell(state: str, cell: Json) -> str:
-    """Describe the cell of the guarantee matrix in words. Verdicts of earlier versions name no cell, and for --expect
-    safe `why` says everything.
+    """Describe the cell of the guarantee matrix that decides a finding, in words. `state` is PERMITTED, FAILED, or
+    another state if it is not known whether the finding is permitted.
+
+    Return an empty text if `cell` is empty, as in verdicts of earlier versions, or for --expect safe, which `why`
+    explains.
     """
     if not cell or cell.get("row") == SAFE_EXPECTED.row:
         return ""
@@ -270,9 +273,12 @@ class KeyFigures:
     unavailable_s: float | None
     unavailable_partition: str
     stuck_clients: dict[str, str]
+    """Maps a partition to the client that got no acknowledgement there for too long, while new clients got some
+    (`summary.stuck_clients`).
+    """
     clients: dict[str, str]
-    """Maps each partition that was unavailable to a single client, while it served others, to that client
-    (`summary.unavailable_to`). `stuck_clients` is `summary.stuck_clients`.
+    """Maps a partition to the only client for which it was unavailable (`summary.unavailable_to`). It served other
+    clients.
     """
     p50_ms: float | None
     p99_ms: float | None

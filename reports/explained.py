@@ -14,7 +14,7 @@ from squall.reports.run_files import RunFiles, read_run
 from squall.reports.story_index import RenderedStory, rendered_stories_about
 
 NAMES_OF_ONE = 3
-"""Limits the witnesses that are named for each cause; the story of the first one is printed."""
+"""Limits how many witnesses of one cause are printed in a line each. Only the first one has its story printed."""
 
 
 class FindingNotFound(Exception):
@@ -25,8 +25,8 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     """Return the explanation of the finding `name`, an anomaly or an invariant of the simulator. Raise FindingNotFound
     if the run has no such finding.
 
-    `here` turns the command that repeats the run into the form for the user's current folder; the command is then the
-    last line.
+    If `here` is given, the last line is the command that repeats the run. `here` rewrites this command for the user's
+    current folder, for example with relative paths.
     """
     files = read_run(run_dir)
     every = checks.checks_of(files)
@@ -104,7 +104,9 @@ def _of(check: checks.CheckResult, groups: Sequence[WitnessGroup]) -> Iterator[s
 def _about(
     telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[WitnessGroup]]
 ) -> str:
-    """Return the heading of a detailed story: the witness that it is about, and the number of its cause."""
+    """Return the heading of the detailed story `telling`: its check, its witness in a line, and the number of the
+    witness's cause. Causes are numbered from 1 in the groups of a check, as `_of` prints them.
+    """
     for check in found:
         for number, group in enumerate(groups[check.title], 1):
             for line, _, witness in group.witnesses:

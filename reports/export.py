@@ -13,7 +13,9 @@ from squall.reports.raw_files import sent
 from squall.reports.run_files import PAGE, read_run
 
 PLACE = "runs"
-"""Is the folder of a checkout in which the page's commands find the run after it was unpacked there."""
+"""Is the folder into which a packed run is to be unpacked, inside of a checkout. The commands on its page name the run
+by this path, for example runs/NAME.
+"""
 WITH_COMMAND = ("run.json", "junit.xml")
 """Lists the files that name the command which repeats the run, with paths of this machine."""
 OURS = ("history.jsonl", "trace.jsonl", "messages.jsonl", "polled.jsonl")
@@ -38,8 +40,8 @@ class ArchiveEntry:
 
 
 def suspects(run_dir: Path) -> Iterator[str]:
-    """Yield the lines that seem to hold a secret, as FILE:LINE. The page is not searched: it shows nothing that is in
-    no other file.
+    """Yield the lines that seem to hold a secret, as FILE:LINE. The page is not searched, because all that it shows is
+    also in other files of the run.
     """
     for name in sent(run_dir):
         if name.name not in OURS:

@@ -16,7 +16,7 @@ ALIASES = {"ours": "squall"}
 
 
 def axis_word(axis: str, value: Any) -> str:
-    """Return the value of an axis in the words that the names of configurations have."""
+    """Return the value of an axis as names of configurations write it: "on" for True, "all" for acks=-1."""
     word = ("on" if value else "off") if isinstance(value, bool) else str(value)
     if axis == "acks":
         return {"-1": "all"}.get(word, word)
@@ -56,8 +56,9 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
 
 
 def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
-    """Return the anomalies of a run that its night forbids, although the run's configuration permits them. `anomalies`
-    are those of verdict.json.
+    """Return the anomalies of a run that its configuration permits and its night forbids (`expected`). `cell` maps the
+    axes of the run's item to their values, for example {"acks": "all"}. `anomalies` is the entry of that name in
+    verdict.json.
     """
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # readers' positions decide by chance which loss it is

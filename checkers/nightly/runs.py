@@ -1,4 +1,5 @@
-"""Reads the facts about each run of a night without its history: its configuration, fault classes, promise and verdict.
+"""Reads the facts about each run of a night without its history: its configuration, fault classes, guarantees and
+verdict.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ ASIDE = (
     "min-isr",
     "replication-factor",
 )
-"""Lists the axes that the name of a configuration does not list as "axis=value": the name has them in its first words,
-or leaves them out.
+"""Lists the axes that `configuration` does not write as "axis=value". The name of a configuration begins with acks, min
+ISR and replication factor in a form of their own ("acks=all, min ISR 2 of 3"). It leaves out the other axes listed
+here.
 """
 USUAL = {
     "idempotence": ("on",),
@@ -66,15 +68,19 @@ class RunOfNight:
     verdict: str
     axes: Mapping[str, str]
     configuration: str
-    """Says in words on what the durability of the run's records depends."""
+    """Names the configuration by the settings on which the durability of its records depends, for example "acks=all,
+    min ISR 2 of 3, unclean=on".
+    """
     classes: str
     """Names the classes of the faults that began (`FaultClass`), such as "P N" for processes and network; `NO_CLASS` if
     none began, `NOT_KNOWN` if they are not known.
     """
     promise: str
-    """Is the row of the guarantees that applies to its configuration; empty if it is not known."""
+    """Names the row of the guarantee matrix that applies to the configuration, for example "acks=all, min ISR 1"; empty
+    if it is not known.
+    """
     permitted: tuple[str, ...]
-    """Lists anomalies that may happen all the same, under these faults."""
+    """Lists the anomalies that the configuration permits under the faults of the run."""
     faults: tuple[RecordedFault, ...]
     seed: int | None = None
     trouble: str = ""
@@ -211,7 +217,10 @@ def configuration(axes: Mapping[str, str]) -> str:
 def _promise(
     plan: Mapping[str, Any], faults: tuple[RecordedFault, ...], verdict: Mapping[str, Any]
 ) -> tuple[str, str, tuple[str, ...]]:
-    """Return (fault classes, row of the guarantees, permitted anomalies): as the run was judged, else by its plan."""
+    """Return (fault classes, row of the guarantee matrix, permitted anomalies), for example ("P N W1", "acks=all, min
+    ISR 1", ("lost-write", "unseen")). Row and anomalies are those of verdict.json if it says valid or invalid.
+    Otherwise they follow from the plan.
+    """
     judged = verdict.get("guarantee")
     try:
         classes = fault_classes.classes_of(faults)

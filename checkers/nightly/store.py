@@ -125,7 +125,9 @@ class CollectedNight:
 
 
 def digest_of(night: Night) -> str:
-    """Return a digest of all that a collection depends on, so that a night that was collected already is recognized."""
+    """Return a digest of the files from which a night's rows in the store are computed. A night whose digest is already
+    in the store is not added again.
+    """
     seen = hashlib.sha256(f"schema {SCHEMA}".encode())
     files = [night.path / FILE, night.path / RESULTS, night.path / END, night.path / MATRIX]
     for attempt in night.attempts:
@@ -209,7 +211,9 @@ def collections(store: Path, series: NightStoreKind = RUNS) -> tuple[list[Collec
 
 
 def _damaged(path: Path, error: Exception, series: NightStoreKind) -> str:
-    """Return the sentence about a damaged collection that is left out."""
+    """Return the sentence that says that the folder `path` of the store cannot be read because of `error`, and is left
+    out. It also gives the command that writes the folder again, which depends on `series`.
+    """
     why = " ".join(str(error).split()) or type(error).__name__
     return (
         f"{path} cannot be read, and is left out ({why[:200]}). Remove it: `{series.collects}` of the night's folder, "
