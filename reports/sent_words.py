@@ -34,7 +34,8 @@ class RequestedSettings:
 
 
 def asked_of(*settings: Json) -> RequestedSettings:
-    """Read the requested settings from tables of a plan's workload or of a process; later tables override earlier ones.
+    """Return the settings that the tables request, such as the plan's workload and a process's own settings. A later
+    table overrides an earlier one.
     """
     told = {key: value for each in settings for key, value in each.items()}
     acks = integer(told.get("acks"), -1)
@@ -85,10 +86,11 @@ def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings])
 def _mixed(
     sent: Sequence[ProduceRequestSettings], word: Callable[[ProduceRequestSettings], str]
 ) -> tuple[str, str] | None:
-    """Return two texts if one producer sent requests that differ in `word`: what was sent, and why it is not known
-    which kind of request carried a given record. Return None if they do not differ.
+    """Return two texts if one producer sent several kinds of requests: what was sent, and why it is not known which
+    kind of request carried a given record. Return None if no producer did. `word` returns the kind of a request, such
+    as "acks=1".
 
-    Requests whose client id names no process may be from any such producer.
+    Requests whose client id names no process count as those of one producer, because one may have sent all of them.
     """
     kinds: dict[int | None, dict[str, None]] = {}
     for each in sent:
@@ -109,7 +111,9 @@ def _count(sent: Sequence[ProduceRequestSettings], fits: Callable[[ProduceReques
 
 
 def sent_sentences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings], seen_by: str) -> list[str]:
-    """Say in sentences which settings were asked for and which were sent."""
+    """Say in sentences which settings were asked for and which were sent. `seen_by` says what observed the Produce
+    requests, as in `ObservedProduceRequests`; empty if nothing did.
+    """
     first = f"Asked: {asked.text}."
     if not sent:
         return [first, f"Sent: not seen. {_not_seen(seen_by)}"]

@@ -289,7 +289,9 @@ def _leads(moment: StoryMoment) -> bool:
 
 
 def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> SimMessage | None:
-    """Return the message between the two moments, sent since `source`; None if messages are not known."""
+    """Return the message that was sent at or after `source` and arrived at `moment`, from those that a simulation
+    recorded: a Fetch message between brokers, else a Produce message. Return None if there is none.
+    """
     api = "Fetch" if source.lane.isdigit() and moment.lane.isdigit() else "Produce"
     possible = [
         wire
@@ -328,7 +330,9 @@ def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_Messag
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bool = False) -> _MessageArrow:
-    """Draw an arrow from line to line."""
+    """Draw the arrow of a message between the lines of two lanes. `name` is its tooltip. The arrow of a `dropped`
+    message ends with a cross and not with a head.
+    """
     away = 7 if x2 > x1 else -7
     x1, x2 = x1 + away, x2 - (0 if dropped else away)
     colour = FAULT if dropped else "var(--s-ink)"
@@ -402,7 +406,9 @@ def _dot(x: float, y: float, moment: StoryMoment) -> Iterable[str]:
 
 
 def _has_end(story: PartitionStory, lane: str) -> bool:
-    """Return whether it is known how a lane's log ends, and worth a picture."""
+    """Return whether the log of a lane is drawn at the lane's end: every append must be known, and the lane must be
+    that of a broker that led or followed.
+    """
     hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.all_moments.moments)
     return story.exact and lane.isdigit() and hosts
 

@@ -141,7 +141,9 @@ def shows_log(moment: StoryMoment, window: tuple[int, int]) -> bool:
 
 
 def window_of(story: PartitionStory) -> tuple[int, int]:
-    """Return the offsets that are drawn around the records in question, as many as fit; none without brokers."""
+    """Return the offsets [low, high) that are drawn as cells: those around the records in question, at most
+    CELLS_AT_MOST. Return (0, 0) if no offset is known, or if the story is about group members only.
+    """
     offsets = [record.offset for record in story.records if record.offset >= 0]
     if not offsets or story.of_members:
         return 0, 0

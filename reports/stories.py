@@ -68,12 +68,16 @@ _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
 def causes_of(lines: Iterable[StoryLine]) -> list[str]:
-    """Return the grave events of a story, in words that are equal for all records that they affected."""
+    """Return the events of a story that may be the cause (`StoryLine.grave`), without the line that no final read
+    returned the record. Each is worded by `in_common`: two records that one event affected have the same cause.
+    """
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 
 
 def in_common(line: StoryLine) -> str:
-    """Return the line in words that are equal for all records that the event affected."""
+    """Return the time and the text of an event without the record's offset. This text is the same in the stories of all
+    records that the event affected.
+    """
     return f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}"
 
 
@@ -148,8 +152,10 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
 def _leaders(
     found: Sequence[LeaderEpochStart], offset: int, around: tuple[float, float] | None, *, missing: bool
 ) -> Iterable[StoryLine]:
-    """Yield the leader epochs that matter for the offset: the one that holds it, others that began at or below it,
-    epochs of unclean elections, and epochs that began around the time of the record.
+    """Yield the leader epochs that matter for the record at `offset`: the epoch to which the offset belongs in the end,
+    epochs that began at or below the offset, those of unclean elections, and those that began around the time of the
+    record. `around` is the time of the record's first and last event. `missing` is True if no final read returned the
+    record.
     """
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
@@ -185,7 +191,9 @@ def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[StoryLine]
 
 
 def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
-    """Yield the EndTxn requests that a link held while the record was sent: they may end the record's transaction."""
+    """Yield the EndTxn requests that a fault was holding on a link when the record was sent: they may end the record's
+    transaction. `rows` are the record's sends and reads.
+    """
     sends = [at for row in rows if row["kind"] == 0 and (at := files.seconds(row["t0"])) is not None]
     for fault in files.faults:
         for frame in objects(mapping(fault.get("evidence")).get("struck")):

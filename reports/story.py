@@ -29,8 +29,8 @@ _KEY = "Seconds count from the beginning of the load."
 _OF_LOGS = " LEO: where a log ends. HW: high watermark, as that broker knows it."
 _INFERRED = " ≥: inferred, at least so much."
 ROOM_S = 1.0
-"""Is how long before the first and after the last moment of the record in question, in seconds, a story also has
-changes of the leader and of logs. Events after the break of an invariant do not belong to the story.
+"""A story also has changes of leaders and logs up to this many seconds before the first and after the last moment of
+the record in question. If the finding is a violated invariant, there are no such moments after the last one.
 """
 STORIES_AT_MOST = 3
 
@@ -146,8 +146,8 @@ def _hosts(facts: PartitionFacts, node: int) -> bool:
 
 
 def producers_of(facts: PartitionFacts) -> dict[int, str]:
-    """Map a process to the name of its lane, which has its number in the history. A story that blames a client also
-    says which process that is, and which is a fresh client.
+    """Map each process that sent records to the name of its lane, such as "process 3". If the finding blames a client,
+    the name also says what runs in the process, such as "process 3 (fresh client)".
     """
     processes = dict.fromkeys(sent.process for sent in facts.sends)
     if not facts.problem.blames or facts.problem.name not in (stuck.PRODUCER, stuck.CONSUMER):

@@ -76,7 +76,9 @@ def sentences_of(facts: PartitionFacts, names: Mapping[int, str]) -> list[str]:
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Describe the blamed client of each of these problems, in seconds on the page's time axis."""
+    """Return the events of each problem that show how the blamed client made no progress, and how a fresh client did.
+    Times are seconds on the page's time axis.
+    """
     begin = load_begin(files)
     found = all_facts(files, problems) if problems else []
     return [

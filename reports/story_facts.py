@@ -143,7 +143,9 @@ class PartitionFacts:
     """Holds the processes that are the harness's own writers after healing."""
     requests: ObservedProduceRequests = ObservedProduceRequests()
     outputs: tuple[int, ...] = ()
-    """Lists the values of an input's outputs if it has several. No other record has a part in its story."""
+    """Lists the values of the output records if the finding is an input record with several outputs; else empty. If it
+    is not empty, the story leaves out unrelated records, even in a small partition.
+    """
     positions: list[GroupPosition] = field(default_factory=list)
     """Lists the fetched positions that made members read the input again, each after the commit of a newer position."""
     final_reads: tuple[float, float] | None = None
@@ -157,7 +159,9 @@ class PartitionFacts:
 
     @cached_property
     def known_end(self) -> float:
-        """Returns the end of the longest log in a trace or a final read: a program may claim any offset beyond."""
+        """Returns the highest log end that a trace or a final read shows; infinity if no final read reached the end. An
+        acknowledged offset beyond it is ignored: a program under test may report any offset.
+        """
         if self.final_reads is None:
             return float("inf")
         ends = [max(event.int_of("leo"), event.int_of("from_offset")) for event in self.events]
@@ -268,7 +272,10 @@ def _until_started(bar: NodeFaultSpan, starts: list[BrokerTraceLine]) -> NodeFau
 
 
 def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float) -> None:
-    """Fill in sends, reads and slots, which facts of one partition share."""
+    """Read what clients did from the history into each of `found`: sends, reads, and processes with their settings.
+    Facts about the same partition share these lists. Read nothing if the history is missing, or longer than
+    HISTORY_LIMIT.
+    """
     path = files.path / "history.jsonl"
     dense_ids = {name: dense for dense, name in files.part_names.items()}
     named = [(dense_ids[facts.problem.where], facts) for facts in found if facts.problem.where in dense_ids]

@@ -34,13 +34,15 @@ class RenderedStory:
     caption: str
     draw: Callable[..., str]
     answers: tuple[AnsweredQuestion, ...] = ()
-    """Holds the answers to the first questions about the finding."""
+    """Holds the questions that `squall.reports.answers` asks about every finding, such as "What was seen", with
+    answers.
+    """
     places: tuple[int, ...] = ()
     """Gives for each line the index of its first moment."""
 
 
 RECORDS_AT_MOST = 4
-"""Limits the records of a transaction, in the partition of its finding, that the answers are about."""
+"""Limits the records that `RenderedStory.answers` describe, in a story about transactions."""
 TIME = "Time runs downwards, in seconds since the load began; idle time is cut short."
 CAPTION = (
     f"{TIME} Arrows are messages that mattered. LEO: where a log ends. HW: the high watermark as that broker knew it."

@@ -1,7 +1,8 @@
 """Reconstructs each broker's log at each moment, as far as its traces show: which broker has which record. Pure.
 
-A log is a row of ranges, each of one leader epoch. The simulator traces every append; a real broker's trace gives its
-log end only at each turn, and the records in between are taken from the leader that it followed then.
+A log is a row of ranges, each of one leader epoch. The simulator traces every append. A real broker traces its log end
+only sometimes: when it becomes leader or follower, when the ISR changes, and in periodic samples. The records in
+between are assumed to be copied from the leader that it followed then.
 """
 
 from __future__ import annotations
@@ -122,11 +123,12 @@ class ReplicaLogs:
     def acknowledged(
         self, offset: int, epoch: int | None, sent: float, *, committed: bool
     ) -> ReconstructedReplica | None:
-        """Record that a record was acknowledged at `offset`; it was sent at `sent` to the leader of `epoch` (None: not
-        known). So the leader's log reaches beyond the offset, and if `committed`, the logs of its ISR do.
+        """Note that a record was acknowledged at `offset`. So its leader's log ends beyond that offset, and if the
+        record is `committed`, the logs of the ISR do, too. `epoch` is the epoch of the leader that appended the record;
+        None if it is not known. `sent` is when the record was sent.
 
-        Return the leader if only one broker can be meant, else None. If the epoch is not known, a broker can be meant
-        only if no other broker has led since the record was sent.
+        Return that leader; None if it cannot be identified. Without `epoch` it can be identified only if no other
+        broker has led since `sent`.
         """
         leaders = [each for each in self.replicas.values() if each.leads and epoch in (None, each.epoch)]
         if len(leaders) != 1:

@@ -46,12 +46,15 @@ class StoryMoment:
     replica: ReconstructedReplica | None = None
     """Holds the broker's log after the moment."""
     came_from: tuple[str, str] | None = None
-    """Holds (lane, kind) of the latest earlier moment that sent what arrived here."""
+    """Identifies the moment that sent the message that arrives here: the latest earlier one with this (lane, kind),
+    such as ("2", "appends"). ("follower", kind) means a moment of any follower. ("leader", name) means that the leader
+    appended or committed the record of that name.
+    """
     about: tuple[str, ...] = ()
     """Names the records that the moment is about."""
     group: tuple[object, ...] = ()
-    """Identifies consecutive moments that share one sentence: `plural`, with {who} replaced by the brokers of these
-    moments.
+    """Consecutive moments with the same `group` share one sentence: `plural`, with {who} replaced by their brokers. If
+    it is empty, the moment has a sentence of its own.
     """
     plural: str = ""
     fault: int = -1
@@ -141,8 +144,8 @@ def leo_and_hw(replica: ReconstructedReplica, *, surely: bool = True) -> str:
 
 
 def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
-    """Say what a producer learns of a record: as a sentence, and as a label. `acks` comes from
-    `PartitionFacts.acks_words`.
+    """Say what a producer learns of a record. Return a sentence, and a label of two lines such as ("A acknowledged",
+    "offset 7"). `acks` comes from `PartitionFacts.acks_words`.
     """
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
@@ -157,7 +160,9 @@ def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tu
 
 
 def position_words(position: GroupPosition) -> tuple[str, tuple[str, str]]:
-    """Say that a group member commits a position, or fetches an old one: as a sentence, and as a label."""
+    """Say that a group member commits a position, or fetches an old one. Return a sentence, and a label of two lines
+    such as ("commits position 7", "of orders-0").
+    """
     who, where, offset = f"Process {position.process}", position.where, position.offset
     if not position.fetched:
         return f"{who} commits position {offset} of {where}.", (f"commits position {offset}", f"of {where}")

@@ -85,14 +85,15 @@ def _is_taken(facts: PartitionFacts, sent: SentRecord) -> bool:
 
 
 def _appends(event: BrokerTraceLine, offset: int) -> bool:
-    """Return whether a leader put a record at `offset` then."""
+    """Return whether this event is a leader's append of records that include `offset`."""
     is_leaders = event.name == "appended" and event.fields.get("role") == "leader"
     return is_leaders and event.int_of("from") <= offset < event.int_of("leo")
 
 
 def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
-    """Map the value of a record to its (offset, epoch), for records whose offset neither producer nor reader reports. A
-    leader's traced append gives them, if as many offsets of it are free as there are such records under way.
+    """Map the value of a record to its (offset, epoch), for records whose offset neither producer nor reader reports.
+    The offset is inferred from a leader's traced append during the send. Offsets of the append at which no record is
+    known are given to such records in order, if there are equally many of both.
     """
     put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
     known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
@@ -138,7 +139,7 @@ def _epoch_of(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
 
 
 def _cuts(event: BrokerTraceLine, offset: int) -> bool:
-    """Return whether a log lost its record at `offset` then."""
+    """Return whether this event is a truncation that removes `offset` from a log."""
     return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
 
 
@@ -158,8 +159,8 @@ def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
 
 
 def _epoch_without(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
-    """Return the highest leader epoch that may have written `offset`, if final reads show that the record is not there;
-    -1 if they do not show it.
+    """Return the highest leader epoch that may have written `offset`, if final reads show that the record is not there:
+    its leader did not put the record there. Return -1 if final reads do not show that.
     """
     found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
     ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
@@ -175,7 +176,8 @@ def _is_missing(facts: PartitionFacts, sent: SentRecord) -> bool:
 # -------------------------------------------------------------------------------------------------------------- names
 
 _RAW = re.compile(r"""b'SQ1(?:\\.|[^'\\])*'|b"SQ1(?:\\.|[^"\\])*\"""")
-"""Matches a record of Squall's that a broken invariant quotes: the magic of its value, and the value itself in 8 bytes.
+"""Matches a record of Squall's that the message of a violated invariant quotes as Python bytes: "SQ1", then the value
+in 8 bytes.
 """
 _VALUE = slice(3, 11)
 
@@ -192,14 +194,17 @@ def with_names(text: str, records: Sequence[LabelledRecord]) -> str:
 
 
 def is_misplaced(record: LabelledRecord) -> bool:
-    """Return whether its producer got another offset than that at which it is known to be."""
+    """Return whether a record is at another offset than its producer got. False if one of the two offsets is not known.
+    """
     return 0 <= record.offset != record.sent.offset >= 0
 
 
 def final_words(
     facts: PartitionFacts, record: LabelledRecord, records: Sequence[LabelledRecord]
 ) -> tuple[str, list[str], bool]:
-    """Say what the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
+    """Say what the final reads found of a record. Return a sentence, the lines of a label, and whether the result is
+    bad: the record is at two offsets, or it is missing although it was acknowledged.
+    """
     finals = [seen for seen in facts.seen if seen.final]
     names = {each.sent.value: each.name for each in records}
     found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})

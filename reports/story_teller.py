@@ -60,7 +60,7 @@ class _StoryBuilder:
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Holds restarted brokers that do not serve yet: the controller still has their state from before that."""
+        """Holds the brokers that have restarted and that the controller has not unfenced since."""
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReconstructedReplica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -128,7 +128,7 @@ class _StoryBuilder:
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
     def _names_in(self, start: int, end: int) -> list[LabelledRecord]:
-        """Return the named records in [start, end) that have been sent."""
+        """Return the records of `_records_in_logs` whose offset is in [start, end)."""
         return [each for each in self._records_in_logs() if start <= each.offset < end]
 
     def _hold(self, replica: ReconstructedReplica) -> list[str]:
@@ -195,7 +195,7 @@ class _StoryBuilder:
                    grave=position.fetched)  # fmt: skip
 
     def _infer_leader_log(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReconstructedReplica | None:
-        """Return the leader, with the least log end (and HW with acks=all) that an ack implies; None if unknown."""
+        """Extend the leader's log, and with acks=all its HW, to an acknowledged record. Return the leader if known."""
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
         committed = self._facts.acks_of(sent.process) == -1
@@ -433,7 +433,7 @@ class _StoryBuilder:
                  weight=MUST if unclean else DETAIL)  # fmt: skip
 
     def _polled(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
-        """Note a change in the state that a foreign cluster reports when it is polled."""
+        """Note a change of the leader or the ISR that a poll of the metadata showed, for brokers without traces."""
         leader, epoch, isr = event.int_of("leader"), event.int_of("epoch"), event.ids("isr")
         newest = self._logs.newest_leader()
         same = newest is not None and (newest.node, newest.epoch) == (leader, epoch)

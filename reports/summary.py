@@ -1,4 +1,4 @@
-"""Says in a sentence what a verdict means: how much was lost, where, and whose expectation that breaks. Pure."""
+"""Says in sentences what a verdict means: how much was lost, where, and which promise that breaks. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
 
 
 def _of_client(entry: Json) -> str:
-    """Say what it means that a client made no progress while fresh clients were served."""
+    """Return a sentence about a stuck client: it made no progress, while a fresh client did. `entry` is the anomaly in
+    verdict.json that blames the stuck client.
+    """
     blames = str(entry["blames"])
     where = ", ".join(dict.fromkeys(str(each.get("partition")) for each in objects(entry.get("witnesses"))))
     did, fresh = ("read", "read") if entry.get("name") == stuck.CONSUMER else ("had acknowledged", "wrote")
@@ -91,8 +93,9 @@ def _of_member(entry: Json) -> str:
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
-    """Return the number that the sentence about an anomaly names, over all kinds of evidence: the witnesses, or the
-    processes or partitions if `AnomalyDefinition.counts` says so.
+    """Return the number in the sentence about an anomaly: how many witnesses it has. If `AnomalyDefinition.counts` is
+    "processes" or "partitions", it is the number of these, each counted once. `entries` are the anomaly's entries in
+    verdict.json, one for each kind of evidence.
     """
     counts = CATALOG[name].counts if name in CATALOG else ""
     named = {key for each in entries for key in each.get(counts) or ()} if counts else set()
@@ -119,8 +122,9 @@ def _other(name: str, entries: Sequence[Json]) -> str:
 
 
 def _others(entries: Sequence[Json]) -> str:
-    """Return the sum of the witnesses' `other` over processes and partitions, as text. Return "others" if verdict.json
-    does not keep all witnesses, so that the sum is not known.
+    """Return the number that replaces {others} in the sentence about an anomaly, as text: the sum of the witnesses'
+    field `other` (`AnomalyDefinition.other`), taken once for each process and partition. Return "others" if the sum is
+    not known, because verdict.json does not keep all witnesses.
     """
     witnesses = [witness for each in entries for witness in objects(each.get("witnesses"))]
     places = {(each.get("partition"), each.get("proc")): integer(each.get("other"), 0) for each in witnesses}
@@ -135,7 +139,7 @@ def _count(anomaly: Json) -> int:
 
 
 def held_to(files: RunFiles) -> str:
-    """Say whose expectation the findings break, in a sentence."""
+    """Say in a sentence which promise the findings break: that of the configuration, or that of `--expect safe`."""
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
     if files.verdict.get("expect") == "safe":
         whys = {str(each.get("why") or "") for each in wrong}
@@ -175,7 +179,10 @@ def found_by_partition(files: RunFiles) -> str:
 
 
 def _places(what: str, rows: Sequence[tuple[str, int, int | None]], most: int = 6) -> str:
-    """Name the worst `most` partitions of rows (partition, how many, acknowledged records of it) in a sentence."""
+    """Return a sentence such as "Lost by partition: orders-0: 3 of 90, orders-1: 2 of 80." `what` is its first word.
+    `rows` holds (partition, number, its acknowledged records or None), the worst first; only the first `most` are
+    named.
+    """
     if len(rows) < 2:
         return f"All in {rows[0][0]}." if rows else ""
     words = [f"{name}: {count:,}" + (f" of {acked:,}" if acked else "") for name, count, acked in rows[:most]]

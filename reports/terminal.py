@@ -65,8 +65,9 @@ def _put(console: Console, part: Table | Text) -> None:
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:
-    """Make a table with a rule below its head on a terminal. In a pipe its lines are as long as their longest cell,
-    which is too long for a rule.
+    """Return an empty table with these columns; a column whose name begins with ">" is aligned to the right. The rule
+    below the head is drawn only on a terminal. In a pipe, lines have no limit, and the rule would be as long as the
+    longest of them.
     """
     lines = box.SIMPLE_HEAD if console.is_terminal else None
     table = Table(title=title, title_justify="left", title_style="bold", box=lines, pad_edge=False)
@@ -86,7 +87,9 @@ def _sent(figures: checks.KeyFigures) -> str:
 
 
 def _load(files: RunFiles) -> Table:
-    """Make a table with a label and a value per line, which fits a narrow terminal."""
+    """Return the table of the load: counts of sends and reads, latencies, and the longest unavailability. It has one
+    label and one value in a line, so that it fits a narrow terminal.
+    """
     figures = checks.figures_of(files)
     table = Table(title="Load", title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
@@ -158,7 +161,7 @@ def _state(check: CheckResult) -> Text:
 
 
 def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
-    """Return the reasons that are no row of the table of checks."""
+    """Return the verdict's reasons that the table of checks does not show."""
     rows = {f"{check.title}: {check.count}, {check.why}" for check in checks.checks_of(files)}
     return [reason for reason in reasons if reason not in rows]
 

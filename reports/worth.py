@@ -23,7 +23,8 @@ RUNS = 29
 def answers_of(
     files: RunFiles, found: Sequence[CheckResult], faults: Sequence[FaultRow]
 ) -> tuple[AnsweredQuestion, ...]:
-    """Return four answers for the first screen of a valid run; none for another run, whose banner says what is wrong.
+    """Return four questions with answers for the top of a valid run's page: what was promised, what was tried, what was
+    checked, and what that is worth. Return none for any other run: its banner says what is wrong.
     """
     if checks.word_of(files) != checks.VALID:
         return ()

@@ -37,14 +37,17 @@ def views(context: MeasurementContext) -> tuple[str, ...]:
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
-    """Return the SQL of a row for the statement COUNTS, which aggregates the rows: `x` is summed and its minimum taken,
-    and `took` is used for percentiles.
+    """Return SQL for a row that COUNTS aggregates. `name`, `a` and `b` have the meaning that they have in
+    `MeasurementRow`. `x` is summed and its minimum taken, and `took` is used for percentiles. All arguments but `name`
+    are SQL expressions.
     """
     return f"named_struct('name', '{name}', 'a', int({a}), 'b', int({b}), 'x', bigint({x}), 'took', bigint({took}))"
 
 
 def _gap(name: str, a: str, b: str, since: str) -> str:
-    """Return the SQL of a row for the statement GAPS, which aggregates the rows."""
+    """Return SQL for a row that GAPS aggregates: a gap from `since` to the column `till`. `name`, `a` and `b` have the
+    meaning that they have in `MeasurementRow`. All arguments are SQL expressions.
+    """
     return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
 
 
@@ -148,8 +151,8 @@ TRANSACTIONS = f"""
       where r.kind = 1 and r.iso = 0 and r.val >= 0
       group by 1, 2, 3, 4, 6)
     where which is not null group by which, final, txn)"""
-"""Counts transactions and uncommitted reads. An offset belongs to one transaction, so offsets are counted by
-transaction.
+"""Extends COUNTS by counts of transactions and of uncommitted reads, if the history has transactions. Uncommitted
+offsets are counted in each transaction and added up: no two transactions share an offset.
 """
 
 RECOVERIES = f""",
@@ -158,13 +161,14 @@ RECOVERIES = f""",
 
 
 def unanswered(group: str, sends: str) -> str:
-    """Return common table expressions. The last one, `unanswered`, has the gaps of `squall.checkers.metrics` as group,
-    since, till.
+    """Return SQL common table expressions that find gaps: times in which writes waited and none was acknowledged. The
+    last one, `unanswered`, has a row for each gap: the columns that `group` names, `since` and `till`.
 
-    `group` names columns of `sends`, which has st, t0 and t1 too. There is one sort, of the begins and ends of all
-    writes. It gives, after each of them, how many writes wait and how many acknowledgements there were. Between two
-    acknowledgements there are at most two stretches: one of writes that are acknowledged in the end (from `a0` to
-    `a1`), and one of writes that failed (from `f0` to `f1`). Stretches that overlap become one gap.
+    `sends` names a table of writes. Its columns are those that `group` names, `st` (status), `t0` (when sent) and `t1`
+    (when completed). There is one sort, of the begins and ends of all writes. It gives, after each of them, how many
+    writes wait and how many acknowledgements there were. Between two acknowledgements there are at most two times of
+    waiting: for writes that are acknowledged in the end (from `a0` to `a1`), and for writes that fail (from `f0` to
+    `f1`). If the two overlap, they are one gap.
     """
     order = f"partition by {group} order by t, ends, acked"
     return f"""
@@ -264,8 +268,8 @@ FRESH = """ left join (
       select part fresh_part, array_sort(collect_list(t1)) fresh from standing
       where sent = 1 and st = 0 and {after} group by part)
       on reader = 0 and a = fresh_part"""
-"""Selects, for the partition of a gap, when writes of the producers that the harness started after healing were
-acknowledged, in order.
+"""Joins the gaps of a partition with `fresh`: the times at which writes of fresh clients, which the harness started
+after healing, were acknowledged in the partition, in order.
 """
 
 FAULT_GAPS = f""",
@@ -278,7 +282,8 @@ FAULT_GAPS = f""",
 def statements(
     context: MeasurementContext, processes: Sequence[ClientProcess], holds: Iterable[PartitionOwnership]
 ) -> tuple[str, str]:
-    """Return the two statements COUNTS and GAPS for this context; each yields rows of name, a, b, numbers for `taken`.
+    """Return the SQL statements (COUNTS, GAPS) for this context. Their rows are (name, a, b, numbers), the arguments of
+    `taken`. `holds` says which group member owned which partition, and when.
     """
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
@@ -310,7 +315,10 @@ def statements(
 
 
 def _producer_sql(producers: Mapping[int, int]) -> str:
-    """Return an SQL expression that maps the column `producer` of a send to the first process of the same producer."""
+    """Return an SQL expression that maps the process of a send (column `producer`) to the first process of the same
+    producer: a producer that starts again is a new process in the history. `producers` maps later processes to first
+    ones.
+    """
     pairs = ", ".join(f"{proc}L, {first}L" for proc, first in producers.items())
     return f"int(coalesce(try_element_at(map({pairs}), producer), producer))" if pairs else "int(producer)"
 
@@ -338,13 +346,14 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
 
 
 def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> MeasurementRow:
-    """Return a row of either statement as a measurement."""
+    """Return a row of COUNTS or GAPS as a `MeasurementRow`, with only those `numbers` that its measure has."""
     choose = _COUNTED.get(name)
     return MeasurementRow(name, a, b, tuple(choose(numbers) if choose else numbers))
 
 
 def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
-    """Return the SQL by which READERS finds, for each poll, since when and until when its member owned the partition.
+    """Return the SQL for the placeholders {held} and {always} of READERS, by name. It gives each poll the time in which
+    its group member owned the partition; without group members, readers own their partitions all the time.
     """
     rows = [
         # The first ownership takes the polls before it as well, as in `squall.checkers.measures`.

@@ -70,7 +70,9 @@ def read_logs(
 
 
 def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of all segments, up to the first one that cannot be read."""
+    """Yield the header and the bytes of each batch of a partition's segments, up to the first batch that cannot be
+    read. `budget` holds one number, the bytes that may still be read from all logs; each segment's size is subtracted.
+    """
     # Segments are named by their base offsets, with leading zeros: so this is the order of the log.
     for path in sorted(folder.glob("*.log")):
         try:

@@ -23,10 +23,11 @@ def short_of(row: FaultRow) -> str:
 def moments_of_fault(
     files: RunFiles, row: FaultRow, txns: Sequence[ObservedTxn], called: Mapping[int, str]
 ) -> Iterable[TxnMoment]:
-    """Yield the begin of a fault, its end with its evidence, and for a protocol fault each request that it struck.
+    """Yield the begin of a fault, each request that a protocol fault held or struck, and the fault's end, with the
+    evidence that the fault had an effect.
 
-    `row` has begun. `txns` are the transactions to which the requests may belong; `called` maps operations to their
-    names.
+    `row` must have begun. `txns` are the transactions to which the requests may belong; `called` maps their operations
+    to names such as "T1".
     """
     assert row.began is not None
     hit, short = f" of {row.hit}" if row.hit else "", short_of(row)
@@ -61,7 +62,12 @@ def _struck(
 
 
 def _whose(txns: Sequence[ObservedTxn], called: Mapping[int, str], came: float, said: str) -> str:
-    """Name the transaction of an EndTxn: the one with that transactional id whose end was requested just before."""
+    """Return the name of the transaction that an EndTxn request belongs to; empty if none is known. It is the one with
+    the transactional id in `said` whose end was requested last, at most JUST_BEFORE_S before `came`.
+
+    `called` maps operations to names such as "T1". `came` is when the request came, in seconds. `said` is the text of
+    the fault's evidence about the request.
+    """
     near = [
         txn
         for txn in txns

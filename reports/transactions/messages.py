@@ -16,7 +16,9 @@ APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers", "Pr
 """Lists the requests that belong to transactions."""
 LOST_AT_MOST = 8
 ARRIVED_BEFORE_S = 0.002
-"""Gives the time in seconds within which a marker is written after the request for it has arrived."""
+"""A WriteTxnMarkers request is taken as the cause of a marker that is written at most this many seconds after it
+arrived.
+"""
 
 
 def moments_of_messages(wires: Sequence[SimMessage], begin: float, end: float) -> Iterable[TxnMoment]:

@@ -176,7 +176,9 @@ class TransactionFacts:
         return bool(self.source)
 
     def ignorance(self, who: str) -> str:
-        """Say what cannot be known; empty if there are traces. `who` is the name of foreign brokers."""
+        """Say what is not known because the brokers write no traces; empty if they write them. `who` names the brokers'
+        program, such as "Apache Kafka"; empty for Squall's own.
+        """
         if self.source == TRACES:
             return ""
         said = f"{who or 'This cluster'} writes no trace"

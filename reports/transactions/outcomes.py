@@ -35,7 +35,7 @@ the median.
 """
 SLOW = 2.0
 LOOKED_AT = 24
-"""Limits the lines of the table."""
+"""Limits the rows of the table of notable transactions (`looked_at`)."""
 _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write")
 """Lists the anomalies whose witnesses name a transaction by its operation."""
 
@@ -95,7 +95,8 @@ def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
 
 
 def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[ProducerTakeover]:
-    """Return the processes that got its transactional id while its coordinator decided."""
+    """Return the other processes' takeovers of the transactional id that were in progress when the coordinator decided.
+    """
     decided = txn.decision
     return [
         each

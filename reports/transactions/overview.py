@@ -69,8 +69,9 @@ def overview_svg(
     span: tuple[float, float],
     ident: str,
 ) -> str:
-    """Draw all transactions between the seconds of `span`. Bars of `chosen` link to their texts on the page. `faults`
-    have their words as kinds.
+    """Draw all transactions between the two times of `span`, in seconds. The bar of a transaction in `chosen` links to
+    its entry on the page. The `kind` of a fault's span is its text in the picture. `ident` is the prefix of ids in the
+    picture and of the entries' ids.
     """
     names = rows_of(txns, chosen)
     by_id: dict[str, list[ObservedTxn]] = {name: [] for name in names}
@@ -159,7 +160,9 @@ def _row(name: str, bars: Sequence[_TransactionBar], y: float, ident: str) -> It
 
 
 def _labelled(bars: Sequence[_TransactionBar]) -> set[int]:
-    """Return the numbers that fit above their bars, the graver first."""
+    """Return the numbers of transactions that are drawn above their bars. A number that would overlap another one is
+    left out; those of findings have precedence.
+    """
     taken: list[float] = []
     chosen = set()
     for bar in sorted(bars, key=lambda bar: (not bar.grave, bar.number)):

@@ -116,7 +116,9 @@ def _rows(moments: Sequence[TxnMoment]) -> list[_PictureRow]:
 
 
 def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
-    """Draw a story of transactions as `squall.reports.spacetime.draw` does others: each moment is a sentence."""
+    """Draw a story of transactions as SVG. `ident` and `linked` have the meaning that they have in
+    `squall.reports.spacetime.draw`, but each moment has a sentence of its own.
+    """
     layout = _PictureLayout(story)
     height = layout.bottom + 10
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'

@@ -78,7 +78,9 @@ def _span(txns: Sequence[ObservedTxn]) -> tuple[float, float]:
 
 
 def fault_bands(files: RunFiles, end: float) -> list[LaneSpan]:
-    """Return a band for every fault that began, with its words."""
+    """Return a span for every fault that began, with the fault's description as `kind`. A fault that has not ended
+    lasts until `end`.
+    """
     bands = []
     for row in fault_rows(files):
         if row.began is not None:

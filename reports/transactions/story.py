@@ -48,7 +48,7 @@ from squall.reports.transactions.outcomes import (
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
 """Lists the anomalies that such a story explains."""
 BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
-"""Lists the kinds of moments that the story has of the transaction before, which had the same transactional id."""
+"""Lists the kinds of moments that a story shows of the preceding transaction with the same transactional id."""
 BESIDE_S = 1.0
 """An earlier transaction is left out if it ended more than this number of seconds before the one in question began."""
 AT_ONCE_S = 0.001
@@ -229,7 +229,7 @@ class _TxnStoryBuilder:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Return whether an earlier transaction's moment is of its client, coordinator, or a partition in question."""
+        """Return whether a moment is in the lane of the client, of the coordinator, or of a partition in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property
@@ -253,7 +253,7 @@ class _TxnStoryBuilder:
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _ends_also(self, moment: TxnMoment) -> str:
-        """Name the records of another transaction with the same producer id and epoch (V1) that a marker ends."""
+        """Name other transactions' records that the marker ends too: transactions V1 can share an epoch (KIP-890)."""
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
         )

@@ -1,7 +1,8 @@
-"""`python -m squall.spark_analysis.nightly STORE --cells FILE`: the durability table of nights in the store, as JSON.
+"""`python -m squall.spark_analysis.nightly STORE --cells FILE`: writes the durability table of nightly runs as JSON.
 
-With --collect NIGHT --into FOLDER the command first measures the runs of a night from their histories, and adds them to
-the store; FOLDER is in the store and must have the findings already. Exit code 0 says that all of this is done; with
+STORE is the folder with the results of nights (`squall.checkers.nightly.store`). --night selects the nights of the
+table. With --collect NIGHT --into FOLDER the command first measures the runs of a night from their histories, and adds
+them to STORE; FOLDER is in STORE and must have the findings already. Exit code 0 says that all of this is done; with
 any other exit code, stderr says why.
 """
 

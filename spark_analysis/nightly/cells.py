@@ -53,7 +53,7 @@ def cells(spark: SparkSession, collected: Sequence[CollectedNight], where: Mappi
     """Return the rows of the durability table over these nights. The column `latency` maps "calm" and "faulty" to a
     histogram: bucket -> count.
 
-    `where` maps axes to the values that runs must have.
+    `where` selects runs: it maps axes of the nightly matrix, such as "acks", to values.
     """
     if not collected:
         return []
