@@ -74,7 +74,7 @@ class ComparedSide:
         return cluster
 
     def place(self) -> Path:
-        """Create and return a new folder for a cluster."""
+        """Create and return a new folder for the files of one cluster."""
         folder = self.folder / f"cluster-{next(self._numbers)}"
         folder.mkdir()
         return folder
@@ -100,10 +100,12 @@ def sides(
 def slices(
     files: Path, seconds: float, seeds: int
 ) -> tuple[list[PairedMeasurement[ComparedSide]], list[PairedMeasurement[ComparedSide]]]:
-    """Return two lists of measurements: those that every cluster has, peers included, and those that only a checkout of
-    Squall has. `seeds` is the number of simulations that the measured swarm runs.
+    """Return the measurements of a comparison as two lists: those for every cluster, the peer included, and those only
+    for checkouts of Squall.
 
-    A prototype of the data path is measured under load only. Measurements of a launch start a new cluster each time.
+    `files` holds the other checkout, or a prototype of the data path, which is measured under load only. `seconds` is
+    the length of a load, `seeds` the number of simulations in the measured swarm. Measurements of a launch start a new
+    cluster each time.
     """
     loads = [_load(size, seconds) for size in SIZES]
     if is_prototype(files):

@@ -144,7 +144,9 @@ class Squall(MeasuredCluster):
         self._root = root
 
     def environ(self) -> dict[str, str] | None:
-        """Return an environment that puts another checkout before the installed one."""
+        """Return an environment whose PYTHONPATH makes the nodes import the checkout at `root`; None if no `root` was
+        given.
+        """
         return None if self._root is None else {**os.environ, "PYTHONPATH": str(self._root)}
 
     def settings(self, node: int) -> dict[str, str]:
@@ -226,7 +228,9 @@ node p mod 3.
 
 
 def is_prototype(files: Path) -> bool:
-    """Return whether a directory holds a prototype of the data path, and no checkout."""
+    """Return whether a directory holds a prototype of the data path (a small stand-in for Squall's broker, see
+    `PROGRAM`) instead of a checkout of Squall.
+    """
     return (files / PROGRAM).is_file() and not (files / "broker").is_dir()
 
 
@@ -280,7 +284,7 @@ def _consecutive_ports(count: int) -> int:
 
 
 def new_cluster(name: str, folder: Path) -> MeasuredCluster:
-    """Return a cluster of that name, not started. Raises PreconditionError, which says how to get it, if it is not
-    available.
+    """Return a cluster, not started, with its files in `folder`. `name` is squall or kafka. If Kafka is not available,
+    raises PreconditionError, which says how to get it.
     """
     return Squall(folder) if name == "squall" else Kafka(folder)

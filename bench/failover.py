@@ -61,8 +61,11 @@ def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, floa
 def _load(
     cluster: MeasuredCluster, topic: str, victim: int, observer: FailoverObserver
 ) -> tuple[float, list[float], int]:
-    """Produce until both clients write again after the kill. Returns the time of the kill, and librdkafka's
-    acknowledgements and failures.
+    """Produce with librdkafka, and kill `victim` after 2 s. Continue until librdkafka and Squall's own client
+    (`observer`) both get acknowledgements again, for at most `PATIENCE_S` in all.
+
+    Returns the time of the kill, the times of librdkafka's acknowledgements, both by `time.monotonic()`, and the number
+    of librdkafka's failed records.
     """
     acks: list[float] = []
     failed: list[Any] = []
@@ -91,7 +94,12 @@ def _load(
 def steps(
     killed: float, observer: FailoverObserver, acks: Sequence[float], failed: int, *, controller: bool
 ) -> Mapping[str, float]:
-    """Return the figures of one failover."""
+    """Return the figures of one failover: the seconds from the kill to each step, and the number of failed records.
+
+    `killed` is the time of the kill. `acks` and `failed` are the acknowledgement times and the failed records of
+    librdkafka; `observer` has those of Squall's client. `controller`: whether the killed node was the active
+    controller. Raises RuntimeError if a client got no acknowledgement after the kill.
+    """
     seen = {step: at - killed for step, at in observer.steps.items()}
     found: dict[str, float] = {}
     if controller and "controller" in seen:

@@ -111,7 +111,9 @@ def _until_each_has_read(waited_for: Sequence[Consumer], polled: Sequence[Consum
 
 
 def _record(consumer: Consumer) -> bool:
-    """Return whether a poll returned a record. Errors that the client recovers from are ignored."""
+    """Poll once, and return whether that returned a record. Raises RuntimeError for a fatal error; other errors are
+    ignored.
+    """
     message = consumer.poll(0)
     if message is None:
         return False
@@ -122,7 +124,9 @@ def _record(consumer: Consumer) -> bool:
 
 
 def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
-    """Poll until, in the members' view, each partition is assigned to exactly one member."""
+    """Poll all consumers until each partition is assigned to exactly one of them, in the consumers' own view. Raises
+    RuntimeError after `PATIENCE_S`.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while True:
         owned = sorted(place.partition for consumer in consumers for place in consumer.assignment())
@@ -146,7 +150,9 @@ def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
 
 
 def _commit(bootstrap: str, topic: str, number: int, crew: WorkerThreads) -> None:
-    """Commit offsets in one committer's thread, one per turn."""
+    """Commit one offset after another in the thread of committer `number`, until the time is over. Then fetch the
+    committed offset, which must be the last one. Failures are appended to `crew.failed`.
+    """
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0
         try:

@@ -24,7 +24,9 @@ STEPS: Mapping[str, tuple[str, bool]] = {
     "s until the last broker serves clients": ("node_ready", True),
     "s until the topic is made": ("topic_created", False),
 }
-"""Maps a figure's name to the trace event, and to whether the last event counts or the first."""
+"""Maps a figure's name to its trace event, and to True if the last such event of all brokers counts, False if the
+first.
+"""
 ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the three brokers"
 
 
@@ -51,7 +53,9 @@ class TracedSquall(Squall):
 
 
 def steps(lines: Iterable[Mapping[str, Any]], launched_at: float) -> Mapping[str, float]:
-    """Return the seconds from the launch to each step. Raises KeyError for a step without a trace line."""
+    """Return the seconds from the launch to each step in `STEPS`, such as "s until a controller is active", from the
+    lines of all brokers' traces. Raises KeyError for a step without a trace line.
+    """
     at: dict[str, list[float]] = {}
     for line in lines:
         at.setdefault(line["e"], []).append(line["t"] - launched_at)

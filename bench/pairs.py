@@ -24,7 +24,9 @@ from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
 MIN_PAIRS = 6
-"""Is the least number of pairs with which the smallest and the largest ratio enclose the median with CERTAINTY."""
+"""Is the least number of pairs for a confidence interval. With fewer, even the range from the smallest to the largest
+ratio contains the true median with a probability below `CERTAINTY`.
+"""
 Side = TypeVar("Side")
 Figures = Mapping[str, float]
 CHECKOUTS = ("broker/__main__.py", "broker.py")
@@ -44,7 +46,9 @@ class PairedMeasurement(Generic[Side]):
 
 @dataclass(slots=True)
 class PairedFigures:
-    """Holds one figure of all pairs: of this checkout, of the other one and, if there is one, of a peer."""
+    """Holds the values of one figure, such as MB/s, with one value for each pair: `now` is this checkout, `then` the
+    other one, and `peer` a peer if there is one.
+    """
 
     now: list[float] = field(default_factory=list)
     then: list[float] = field(default_factory=list)
@@ -112,7 +116,11 @@ def measure(
 def measured(
     slices: Iterable[PairedMeasurement[Side]], now: Side, then: Side, peer: Side | None, pairs: int
 ) -> dict[str, PairedFigures]:
-    """Return the figures of all measurements. A failed measurement has no figures, and its error is printed."""
+    """Return the figures of all measurements by name. A failed measurement has no figures, and its error is printed.
+
+    `slices` lists the measurements, and `pairs` says how often each is taken on every side. The sides are this checkout
+    (`now`), the one to compare with (`then`), and a peer such as Apache Kafka, if any.
+    """
     rows: dict[str, PairedFigures] = {}
     for each in slices:
         try:

@@ -23,7 +23,9 @@ class OperationRate:
     broker_cpu_ms: float
 
     def figures(self, kind: str) -> dict[str, float]:
-        """Return the figures with their names in the table."""
+        """Return the figures by their names in the table. `kind` begins each name: "commits" gives "commits, p50 ms"
+        and so on.
+        """
         return {
             f"{kind}, a second": self.per_s,
             f"{kind}, p50 ms": self.p50_ms,

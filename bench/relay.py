@@ -2,8 +2,8 @@
 The frame relay is the harness's proxy between clients and brokers that parses Kafka requests.
 
 A stub answers every request. One OS process keeps connections busy at a fixed rate, as brokers and clients do in a run.
-Meanwhile the probe by which the nemesis checks links measures all of them at once; each probe opens a new connection.
-The links do not lead through Toxiproxy.
+Meanwhile all links are probed at the same time, again and again, with the probe that the nemesis uses in a run. Each
+probe opens a new connection. Toxiproxy is not part of the measured links.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Lists record size and idempotence of the loads that warm a JVM up, a quarter of the time each."""
 ASKED_FIRST = ((100, True, False), (1024, True, False))
 FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
-"""Lists loads as (record size, idempotence, whether librdkafka is called directly), in the same form as ASKED_FIRST.
-The loads of ASKED_FIRST come right after the warm-up, because every load warms the cluster up further; those of FURTHER
-come later.
+"""Lists the loads that come late in a round, as (record size in bytes, idempotence, whether librdkafka is called
+directly). `ASKED_FIRST` lists, in the same form, the loads right after the warm-up. The order matters, because every
+load warms the cluster up further.
 """
 RATES = ((1000, 5), (1000, 0), (5000, 5))
 """Lists records per second with the client's linger.ms."""
@@ -39,8 +39,9 @@ Figures = Mapping[str, float]
 
 
 def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[MeasurementStep]:
-    """Return the steps of a round on a cluster that is being launched: the necessary ones and those that were asked
-    for.
+    """Return the steps of one round on a cluster that was launched just now: the needed ones, and those whose names
+    contain `arguments.only`. `failovers`: whether failovers are measured, too. Raises PreconditionError if
+    `arguments.only` selects nothing.
     """
     steps = [
         MeasurementStep(NEEDED, partial(_launch, cluster), needed=True),

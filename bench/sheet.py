@@ -24,8 +24,8 @@ class MeasurementStep:
     take: Callable[[], Mapping[str, float]]
     """Returns figures by name. Raises RuntimeError or KafkaException if the cluster fails."""
     needed: bool = False
-    """Is True if the whole round is void when this step fails: a JVM that is not warm would be compared in Squall's
-    favour.
+    """Is True if a failure of this step voids the whole round. For example, a failed warm-up leaves a slow JVM, and the
+    comparison would favour Squall.
     """
 
 

@@ -65,8 +65,8 @@ def _transact(producer: Producer, topic: str, number: int) -> None:
 
 
 def _see_all(bootstrap: str, topic: str, wanted: int) -> None:
-    """Wait until the last stable offsets add up to `wanted`, because markers may come a little later. Raises
-    RuntimeError if they do not in time.
+    """Wait until the partitions' last stable offsets add up to `wanted`. The last markers may be written a little after
+    a commit's acknowledgement. Raises RuntimeError after `PATIENCE_S`.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(PARTITIONS)}

@@ -93,7 +93,9 @@ class Subscriber(MembershipListener):
         self.fencings: list[str] = []
         """Lists the errors that mean that another process has this instance id."""
         self.was_member = False
-        """Is True once the process has been a member: then processes with the same settings can join, too."""
+        """Is True once this client has joined the group. Its settings are valid then, so a later error such as
+        INVALID_SESSION_TIMEOUT comes from a fault.
+        """
         self._held: dict[Place, int] = {}
         """Maps each owned partition to its position at the assignment or the last rewind; the reader's own position, if
         the partition is being read, is newer.
@@ -103,7 +105,10 @@ class Subscriber(MembershipListener):
         self._commit_at = env.mono() + settings.commit_every_ms / 1000
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Add a process to the history for this member, unless it has one already (`process`), and return its id."""
+        """Add this member to the history as a process, and return the process's id. `role` is `reader` or `producer`,
+        and `about` holds further settings to record. If `process` is given, the member is that process already, and
+        none is added.
+        """
         member = self._settings.member
         told = {**about, **about_member(self._settings)}
         self.reader = RecordedReader(
@@ -136,7 +141,9 @@ class Subscriber(MembershipListener):
 
     @property
     def is_member(self) -> bool:
-        """Is True if the process is a member now, as far as it knows."""
+        """Is True if this client is a member of the group, as far as it knows: the coordinator may have removed it
+        meanwhile.
+        """
         return self.was_member and self.member.who.generation >= 0 and not self.member.out
 
     @property
@@ -220,11 +227,15 @@ class Subscriber(MembershipListener):
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
+        """Stop the whole client, heartbeats included, as SIGSTOP does with an OS process. With `still=False`, let it
+        continue.
+        """
         self.member.halt(still=still)
 
     def hear(self) -> None:
-        """Report lost partitions to the listener after the membership has ended."""
+        """Record the partitions that were lost when the membership ended. The group client calls `lost` for them here,
+        because `poll` has that done only during the membership.
+        """
         self.fencings += fencing_among(self.member.out)
         self.member.hear()
 
@@ -311,8 +322,8 @@ class Subscriber(MembershipListener):
         self._recorder.flush()
 
     async def _fetch_committed(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Fetch the group's committed offsets of these partitions; -1 if none is committed. Return nothing if they are
-        not known.
+        """Return the group's committed offset of each partition, -1 if none is committed. Returns an empty dictionary
+        if the request fails.
         """
         who = self.member.who
         op = self.notes.begin_fetch(self._who(), places, stable=True)

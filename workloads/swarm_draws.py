@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 INDEX_INTERVAL = "index.interval.bytes"
 INDEX_INTERVALS = ("0", "300", "1000")
-"""Lists values of a topic's index.interval.bytes. All are below the default of 4096: a node loads its logs before it
-knows their topics' settings, so a larger value would break the invariant `offset-index-is-dense`, which expects at
-least the entries of the default.
+"""Lists values of a topic's index.interval.bytes. All are below the default of 4096, because a node loads its logs with
+the default, before it knows their topics' settings. The invariant `offset-index-is-dense` then expects an entry at
+least every 4096 bytes, and an index written at a larger interval would break it.
 """
 SEGMENT_BYTES = ("4096", "16384")
 FLUSH_SHARE, SEGMENT_SHARE, INDEX_SHARE, FETCH_SHARE = 0.25, 0.25, 0.15, 0.25
 
 
 def topic_settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, str]:
-    """Draw topic settings. Some random plans get many segments, more entries in their offset indexes, or, if a fault
-    counts fsyncs, an fsync for each record.
+    """Draw a topic's settings for one random plan. Some plans get many segments, or more entries in the offset indexes.
+    If the plan has faults that hit fsyncs, the topic may get an fsync for each record.
     """
     found = {}
     if drawn_cluster.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:

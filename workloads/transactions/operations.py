@@ -19,8 +19,9 @@ LEFT = 0.05
 PAUSED, PAUSE_MS = 0.2, 400
 """`PAUSED` is the share of transactions with a pause inside; a pause has at most `PAUSE_MS` ms."""
 OUTLIVING, LONGER_MS = 0.006, (1_500, 2_500)
-"""`OUTLIVING` is the share of transactions that outlive their time-out, by `LONGER_MS` ms (from, to): a coordinator
-looks for timed-out transactions once a second.
+"""`OUTLIVING` is the share of transactions that outlive their time-out, by a random time between the two values of
+`LONGER_MS`, in ms. A coordinator looks for timed-out transactions once a second, so it aborts them before they
+continue.
 """
 AT_ONCE = 0.5
 """Gives the share of transactions that begin as soon as the one before them has ended."""
@@ -39,7 +40,9 @@ class MicroOp(NamedTuple):
 
 
 def steps_of(text: str) -> tuple[MicroOp, ...]:
-    """Return the steps in a transaction's text. Raise ValueError if a part of the text is no step."""
+    """Return the parsed steps of a text such as "send 0, poll, pause 300". Raises ValueError if a part of the text is
+    no step.
+    """
     return tuple(_step(each.strip()) for each in text.split(","))
 
 
@@ -100,7 +103,9 @@ def wrong_steps(text: str, partitions: int) -> str:
 
 
 def simplifications(operation: list[Any]) -> Iterator[list[Any]]:
-    """Yield the same transaction, as a list of a plan's file, without one of its steps."""
+    """Yield variants of a transaction for shrinking, each without one of its steps. `operation` is the transaction as a
+    list, as in a plan's file. A transaction with a single step has no variants.
+    """
     steps = steps_of(operation[STEPS])
     for number in range(len(steps) if len(steps) > 1 else 0):
         left = text_of([*steps[:number], *steps[number + 1 :]])

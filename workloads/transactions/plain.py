@@ -30,7 +30,9 @@ def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> It
 
 
 def wrong(operation: PlannedTransaction, is_there: bool) -> str:
-    """Return why this is no valid operation of the plain producer; empty if it is valid."""
+    """Return why this is no valid operation of the plain producer; empty if it is valid. `is_there` says whether the
+    load has a plain producer.
+    """
     if not is_there:
         return "there is no plain producer: workload.plain_rate is 0"
     try:

@@ -28,8 +28,8 @@ class TransactionPoller:
     """Polls all partitions inside a process's transactions with Squall's own client. Positions are kept between
     transactions.
 
-    The first poll assigns the partitions, at the offsets that `beginning` says. A partition without a leader is
-    assigned by a later poll.
+    The first poll assigns the partitions. `beginning` says at which offsets: at the start, the middle or the end of
+    each log. A partition without a leader is assigned by a later poll.
     """
 
     def __init__(
@@ -70,7 +70,9 @@ class TransactionPoller:
 
 
 class LibraryTransactionPoller:
-    """Polls inside a process's transactions with a library's consumer, which runs in the driver's process."""
+    """Polls inside transactions with a client library's consumer, and records the polls. The consumer runs in the same
+    OS process as the library's producer. `process` is the id in the history.
+    """
 
     def __init__(
         self, producer: ConsumingTransactionalSender, recorder: Recorder, counters: LoadCounters, process: int

@@ -1,5 +1,5 @@
-"""Runs one process of the history of a transactional producer: it takes over the transactional id, and does its
-transactions in sequence.
+"""Runs one process of a transactional producer: a logical process of the history, as in Jepsen. It takes over the
+transactional id, and does its transactions one after the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from squall.workloads.scenario import Acknowledged
 
 Poll = Callable[[int], Awaitable[None]]
-"""Polls inside a transaction, whose operation id it takes."""
+"""Polls once inside a transaction. The argument is the transaction's operation id in the history."""
 KEYS = 64
 """Is the number of different record keys that each process uses."""
 
@@ -52,17 +52,17 @@ class TransactionRecording:
     open: int = 0
     """Counts the records without an outcome yet."""
     zombie_run: ZombieRun | None = None
-    """Records the zombie that the process is to become; None if it is to become none."""
+    """Collects what the process does as a zombie; None if it is not to become one."""
     follow: Callable[[], None] = lambda: None
     """Is called when the zombie has paused."""
 
 
 class TransactionalProcess:
-    """Does the transactions of one process. The process ends if `begin` or `transaction` returns False; then its
-    transactional id needs a successor.
+    """Does the transactions of one process of the history. If `begin` or `transaction` returns False, the process has
+    ended, and a successor must take over its transactional id.
 
-    `places` holds the partitions of records by number. `producer` is Squall's own client or a library. `poll` polls
-    inside a given transaction, and never raises for the cluster's errors.
+    `places` lists partitions: the step `send 2` sends to `places[2]`. `producer` is Squall's own client or a library.
+    `poll` polls inside a given transaction, and never raises for the cluster's errors.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class TransactionalProcess:
     async def _send_late(
         self, txn: int, zombie_run: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
     ) -> None:
-        """Send a woken zombie's records, first to the partition to which it has sent before. Raises
-        TransactionRequestFailed.
+        """Send a zombie's records after its pause, one to each place. `places[0]` is the partition to which it sent
+        before the pause. Each record's outcome is appended to `outcomes`. Raises TransactionRequestFailed.
         """
         for place in places:
             await self._producer.enlist(place)

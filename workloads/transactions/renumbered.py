@@ -1,5 +1,5 @@
-"""Turns transactions into the same transactions with fewer partitions or producers, for shrinking. Operations are
-lists.
+"""Reduces the partitions or the producers that a plan's transactions use, for shrinking. Each operation is a list with
+the fields of `PlannedTransaction`, such as `[0.5, 1, "send 0, poll", 200, "commit"]`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with all transactions done by the first producer, one after the other. The plain producer's
-    records stay as they are.
+    """Return the load with all transactions assigned to the first producer, which does them one after the other. The
+    plain producer's records stay as they are. `table` holds the workload's settings. Never returns None, unlike other
+    renumberings.
     """
     moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

@@ -47,11 +47,15 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-0"
 FOLLOWERS = 2
-"""Counts the readers that follow the log from its start; the others begin again and again."""
+"""Counts the readers that follow the log from its start. The other readers start anew every few seconds (`AGAIN`)."""
 AGAIN: tuple[Sequence[Beginning], float] = (("middle", "end", "start"), 3.0)
-"""Lists where the other readers begin in turn, and the seconds between two begins."""
+"""Gives the positions at which the readers after the first `FOLLOWERS` start in turn, and the seconds until they start
+anew.
+"""
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
-"""Maps the setting to the isolation levels that readers have in turn."""
+"""Maps each value of the setting `isolation` to the isolation levels that the readers get in turn: 1 is read_committed,
+0 is read_uncommitted.
+"""
 
 
 def transactional_id(producer: int) -> str:
@@ -168,8 +172,9 @@ class TransactionsLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the transaction time-out, at least the base limit, in seconds: an open transaction of a dead producer
-        blocks readers until then.
+        """Return how long, in seconds, a sound cluster may keep clients waiting: the transaction time-out, or the
+        request time-out if that is longer. An open transaction of a dead producer blocks read_committed readers until
+        the transaction time-out.
         """
         return max(super().longest_wait_s(), self.transaction_timeout_ms / 1000)
 

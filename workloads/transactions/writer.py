@@ -113,9 +113,10 @@ class TransactionalWriter:
     async def _run_until_crash(
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> None:
-        """Run one process, which a fault may crash: its records in doubt then never get an outcome.
+        """Run one process until it ends by itself or a fault crashes it. After a crash, its records without an outcome
+        never get one, and the method waits until a successor may begin.
 
-        `follow` is called when the process is a zombie and has paused.
+        With `zombie_run` the process becomes a zombie, and `follow` is called when it has paused.
         """
         scope = trio.CancelScope()
         notes = TransactionRecording(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
@@ -128,7 +129,9 @@ class TransactionalWriter:
             await self._handle.until_replaceable(self._stop)
 
     async def _live(self, scope: trio.CancelScope, notes: TransactionRecording) -> None:
-        """Run one process, from its first connection to its last."""
+        """Run one process: connect its clients, do its transactions, and close its clients. A fault crashes the process
+        by cancelling `scope`. `notes` holds what the process needs to record its operations.
+        """
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about |= {"producer": self._number, "generation": settings.generation}
@@ -238,7 +241,8 @@ class TransactionalWriter:
     async def _run_zombie(
         self, one: TransactionalProcess, process: int, zombie_run: ZombieRun, follow: Callable[[], None]
     ) -> None:
-        """Run a zombie's only transaction, whose first record goes to the same partition as its successor's first one.
+        """Run a zombie's only transaction. Its first record goes to the partition to which its successor's first record
+        will go, too. `follow` is called when the zombie pauses, and lets the successor begin.
         """
         places = self._settings.places
         reached = [places[(self._number + step) % len(places)] for step in range(min(2, len(places)))]
