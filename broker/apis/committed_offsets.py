@@ -216,7 +216,7 @@ class CommittedOffsetApis:
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
         """Build a large response in pieces, because one small request may ask for the offsets that a hundred clients
         have committed. Return it encoded, or not encoded if every group has an error, or [] if the connection has
-        ended.
+        ended. `making` builds the response from the coordinator's answers, one per group.
         """
         # Wait outside of the lane until the coordinator may answer: such waits take no memory. In the lane, a request
         # whose log does not commit would keep all later requests waiting.

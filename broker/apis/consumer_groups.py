@@ -40,7 +40,8 @@ PROTOCOL = "consumer"
 OWN_IDS_FROM = 1
 """Is the first version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
 TYPES_FROM = 1
-"""Is the first version of ConsumerGroupDescribe whose response names the protocol of each member (KIP-1099)."""
+"""Is the first version of ConsumerGroupDescribe whose response has each member's type (classic or consumer, KIP-1099).
+"""
 OF_CLASSIC, OF_CONSUMER = 0, 1
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
@@ -194,7 +195,9 @@ class ConsumerGroupApis:
         )
 
     def _assignment(self, places: Iterable[Place]) -> describe_wire.Assignment:
-        """Return an assignment with topic names. Partitions of deleted topics have no name and are left out."""
+        """Return the assignment of these partitions, given as (topic id, partition), with topic names. Partitions of
+        deleted topics have no name and are left out.
+        """
         known = self._image.topics_by_id
         return describe_wire.Assignment(
             [

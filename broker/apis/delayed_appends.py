@@ -30,9 +30,7 @@ class ResponseWriter(Protocol[R]):
 
 
 class DelayedProduceResponse(Generic[R]):
-    """Waits for the appends of one request. Each partition settles once; the last partition to settle sends the
-    response.
-    """
+    """Waits for the appends of one request, and sends the response once each append is acknowledged or has failed."""
 
     __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
 
@@ -49,7 +47,7 @@ class DelayedProduceResponse(Generic[R]):
         return not self._owed
 
     def settled(self) -> None:
-        """Count one partition as settled, and send the response if the partition was the last."""
+        """Count one append as acknowledged or failed, and send the response if it was the last."""
         self._owed -= 1
         if not self._owed:
             self._api.timers.remove(self)
@@ -76,8 +74,8 @@ class DelayedProduceResponse(Generic[R]):
 
 
 class PiecewiseProduceResponse(DelayedProduceResponse[R]):
-    """Waits for the appends of a request that are made in several pieces. The response cannot leave before the caller
-    has called `settled` once, after the last piece.
+    """Waits for appends that are made in several pieces: `wait_for` adds one. The caller must call `settled` one more
+    time after the last piece. The response is not sent before that, even if all appends so far are acknowledged.
     """
 
     __slots__ = ("_growing",)

@@ -1,4 +1,4 @@
-"""Handles Fetch of consumers and followers: read bounds, fencing, divergence, long poll (mechanisms R4, R5, R8, E3).
+"""Handles Fetch: read bounds, fencing, divergence, long poll (mechanisms R4, R5, R8, E3 in docs/mechanisms.md).
 
 A follower's Fetch is also its acknowledgement: its fetch offsets move the high watermark before anything is read.
 Records leave as slices of the log's files; no code here reads a record.
@@ -77,13 +77,14 @@ class DelayedFetch:
         self.look = look
         """Lists the partitions to check next for data or an error to send, as (index in `wants`, partition)."""
         self.refused: dict[int, int] = {}
-        """Maps an index in `wants` to the error of that partition, if it refused the follower's fetch offset."""
+        """Maps an index in `wants` to the error with which that partition rejected the follower's fetch offset."""
         self.available = 0
         """Counts readable bytes, as of the latest check of each partition. It stays 0 if `min_bytes` is at most 1."""
         self.found: dict[int, int] | None = None
-        """Maps an index in `wants` to the bytes that the partition with this index adds to `available`."""
+        """Maps an index in `wants` to that partition's share of `available`, in bytes. None until bytes are counted."""
         self.watches: list[FetchPartitionWaiter] | None = None
-        """Holds one waiter per partition of `wants`. It is None if this fetch itself waits at each partition."""
+        """Holds one waiter per partition of `wants`. If it is None, a change of any partition wakes this fetch itself.
+        """
         self.done = False
         self.bucket = -1
 
@@ -157,7 +158,7 @@ class FetchApi:
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
         self._parked: dict[Connection, int] = {}
-        """Counts, per connection, the partitions of its parked fetches that have more than FEW_WANTS partitions."""
+        """Counts, per connection, the partitions of its parked fetches of more than FEW_WANTS partitions."""
         self.sessions = sessions
         self.bytes_to_consumers = self.bytes_to_followers = 0
         """Count the bytes of batches sent to consumers and to followers since the start of the node."""
@@ -175,8 +176,8 @@ class FetchApi:
         self._serve(slot, request)
 
     def handle_between_nodes(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Handle Fetch on the listener between brokers. Unlike `handle`, accept replica ids, and serve the logs in
-        `of_plane`. On other listeners a Fetch of such a log gets UNKNOWN_TOPIC_ID.
+        """Handle Fetch on the listener between brokers. Unlike `handle`, accept replica ids, and serve the control
+        plane's logs, such as the metadata log. On client listeners a Fetch of such a log gets UNKNOWN_TOPIC_ID.
         """
         request = decode_fetch(view, at, slot.version)
         if request.topics and slot.version >= _TOPIC_IDS_FROM:
@@ -213,8 +214,8 @@ class FetchApi:
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
         """Build a follower's fetch of all partitions in its session. It checks those that changed or that the request
-        names. Every LOOK_EVERY_MS, and when an append waits for followers, it checks all: only checked partitions are
-        acknowledged, and the follower must not seem to lag. `find` maps a topic's id or name to its local replicas.
+        names. Every LOOK_EVERY_MS, and when a coordinator wakes followers, it checks all: only a check acknowledges
+        records, and no follower must seem to lag. `find` maps a topic's id or name to its local replicas.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.wake_round
@@ -415,8 +416,8 @@ class FetchApi:
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
     def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchResponsePartition:
-        """Read one partition: check leader epoch, divergence and bounds, then take at most `left` bytes. With `first`,
-        when no records have been taken yet, take one batch even if it is larger (KIP-74).
+        """Read the partition of `want`: check leader epoch, divergence and bounds, then take at most `left` bytes.
+        `first` is true while no records have been taken: then take one batch even if it is larger (KIP-74).
         """
         part, h = want.part, want.hosted
         if h is None:
@@ -466,7 +467,7 @@ def _partition_request(find: Find, key: bytes, part: FetchRequestPartition) -> P
 
 def _is_unchanged(want: PartitionRequest) -> bool:
     """Return whether a follower needs no response for a partition: it has all records and was sent the current offsets.
-    With an empty log, which cannot diverge, the follower sends no last fetched epoch.
+    Its last record is of the leader's present epoch, or its log is empty (NO_EPOCH), so it cannot have diverged.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     h, sent = want.hosted, want.sent

@@ -91,13 +91,13 @@ class FetchSession:
         self.parts: dict[PartKey, FetchRequestPartition] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
-        """Caches a `PartitionRequest` for each partition of the session (`parts`). It is valid while `parts` holds the
-        same object for the partition.
+        """Caches the `PartitionRequest` of each partition. An entry counts only while its `part` is the very object
+        that `parts` holds; a later request that names the partition replaces that object.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Give the state at the last check of all partitions: the time in ms, and (the fetcher's broker epoch,
-        `ReplicaManager.wake_round`). The next check of all comes after LOOK_EVERY_MS, or once the epoch or the round
-        differs.
+        """Describe the follower's last fetch that checked all partitions: its time in ms, and (the follower's broker
+        epoch, the broker's `ReplicaManager.wake_round`) at that time. All are checked again after LOOK_EVERY_MS, or
+        when that pair has changed: the follower has registered anew, or a coordinator has woken the followers.
         """
 
     def update(self, request: FetchIn) -> None:

@@ -30,7 +30,7 @@ CHARACTERS_OF_ONE: Final = 64
 large, too.
 """
 PIECE: Final = 500
-"""Limits the entries that are built before other tasks run."""
+"""Limits the entries (offsets or groups) of a response that are built before other tasks run."""
 
 
 class LargeResponseLane:

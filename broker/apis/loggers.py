@@ -90,7 +90,8 @@ class Loggers:
         )
 
     def _refusal(self, node: str, changes: Sequence[tuple[str, int, str | None]]) -> Refusal | None:
-        """Return Kafka's error for the changes of one resource, or None. An error refuses all changes of the resource.
+        """Return Kafka's (error code, message) if one of these changes is not allowed, and so none is made; else None.
+        `node` is the broker id as text that the request names. A change is (logger, operation, level).
         """
         for name, operation, value in changes:
             if value is None and operation != ConfigOp.DELETE:

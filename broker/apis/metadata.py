@@ -28,7 +28,7 @@ reports REPLICA_NOT_AVAILABLE for the partition.
 FIRST_WITH_LISTENER_ERRORS = 6
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_BY_ID = 12
-"""Is the first version that accepts topic ids in requests. The field exists since version 10."""
+"""Is the first version of Metadata that accepts topic ids in requests. The field exists since version 10."""
 FIRST_WITH_ERROR = 13
 """Is the first version of Metadata whose response has an error for the whole request, beside those of single topics."""
 MAX_CACHED = 256

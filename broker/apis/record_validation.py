@@ -48,7 +48,7 @@ class RecordValidator:
         self, slot: PendingResponse, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]
     ) -> bool:
         """Return whether a batch of the request must be read before it is appended. If so, `go_on` is called once, when
-        all such batches are read.
+        all such batches are read. `by_ids` is true if the request names topics by id.
         """
         waiting = self._waiting(request, by_ids)
         if not waiting:

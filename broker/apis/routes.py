@@ -98,7 +98,9 @@ def coordinator_routes(
 
 
 def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: ClientRequestForwarder) -> dict[int, Route]:
-    """Return the routes of the APIs that are answered from the image or forwarded to the active controller."""
+    """Return the routes of the APIs that are answered from this node's image of the cluster, and of those that
+    `decider` forwards to the active controller.
+    """
 
     def versions(request: Any, slot: PendingResponse) -> Any:
         return api_versions_unsupported() if request is None else api_versions(context, request, slot.version)

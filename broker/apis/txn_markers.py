@@ -123,8 +123,9 @@ class TxnMarkersApi:
     def _end(
         self, key: bytes, index: int, asked: WritableTxnMarker
     ) -> tuple[ProduceResult, DelayedProduce | None, int]:
-        """End the transaction of the marker `asked` in partition `index` of the topic named `key`. Return the result,
-        the append to wait for (or None), and the cost: FIRST_COSTS for the first append of a leader epoch, else 1.
+        """End the transaction of the marker `asked` in partition `index` of the topic named `key`. Return (result,
+        append, cost): the partition's result; the append to wait for, or None; and the cost, which decides when other
+        tasks run. The cost is FIRST_COSTS for the first append of a leader epoch, which waits for the disk, else 1.
         """
         parts = self._replicas.by_name.get(key)
         h = parts.get(index) if parts else None

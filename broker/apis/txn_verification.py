@@ -118,8 +118,9 @@ class TxnVerification:
     def _partitions_to_verify(
         self, version: int, request: ProduceIn, by_ids: bool
     ) -> tuple[tuple[ProduceTransaction, list[PartitionToVerify]] | None, Refused]:
-        """Return (transaction, partitions to verify), or None if there is nothing to verify; and the refused batches. A
-        request may have only one transaction: the batches of all producers but the first are refused.
+        """Return ((transaction, partitions to verify), refused batches); the first is None if there is nothing to
+        verify. A request may have only one transaction: the batches of all producers but the first are refused.
+        `by_ids` is true if the request names topics by id.
         """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get

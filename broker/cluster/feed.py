@@ -60,8 +60,9 @@ class ImageFeed:
         self.adopt(restored(records, offset, epoch))
 
     def adopt(self, image: ClusterImage) -> None:
-        """Replace the content of this node's image by that of `image`, which must not be used afterwards. Control
-        planes that send whole states, not records, call this.
+        """Replace the content of this node's image by that of `image`, which must not be used afterwards. `restored`
+        calls this, and so do control planes that send whole images instead of records, such as the scripted one of
+        tests.
         """
         self.image.replace_with(image, difference(self.image, image))
         self._notify_followers()

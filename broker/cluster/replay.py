@@ -178,7 +178,7 @@ def _change_partition(image: ClusterImage, record: records.PartitionChangeRecord
 
 def changed(partition: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
     """Return the state of `partition` after `record`. Naming a leader, even the present one, bumps the leader epoch
-    (mechanism E1).
+    (mechanism E1 in docs/mechanisms.md).
     """
     named = record.leader != LEADER_UNCHANGED
     recovery = record.leader_recovery_state

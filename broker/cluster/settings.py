@@ -85,7 +85,9 @@ class ControllerSettings:
         return getattr(self.in_force(image), BROKER_SYNONYMS[name][1])
 
     def unclean_leader_election_enabled(self, image: ClusterImage, topic: str) -> bool:
-        """Return whether a replica from outside the ISR may lead if no replica of the ISR can (mechanism R11)."""
+        """Return whether a replica from outside the ISR may lead if no replica of the ISR can (mechanism R11 in
+        docs/mechanisms.md).
+        """
         enabled: bool = self.topic_setting(image, topic, "unclean.leader.election.enable")
         return enabled
 

@@ -23,8 +23,8 @@ KEYS: Mapping[type[Any], tuple[str, ...]] = {
     records.RegisterControllerRecord: ("controller_id",),
     records.ZkMigrationStateRecord: (),
 }
-"""Maps each type of record to the fields that identify the object it describes, such as the id of an access control
-entry. A later record with equal fields replaces the earlier one.
+"""Maps each type of record that is kept in the image to the fields that identify the object it describes, such as the
+id of an access control entry. A later record with equal fields replaces the earlier one.
 """
 REMOVALS: Mapping[type[Any], type[Any]] = {
     records.RemoveAccessControlEntryRecord: records.AccessControlEntryRecord,
@@ -36,17 +36,19 @@ REMOVALS: Mapping[type[Any], type[Any]] = {
 
 
 def keep(image: ClusterImage, record: Any) -> None:
-    """Store the record in place of the earlier record of the same object."""
+    """Store the record in `image.kept`, in place of the earlier record of the same object."""
     image.kept[_key(type(record), record)] = record
 
 
 def remove(image: ClusterImage, record: Any) -> None:
-    """Remove the stored record of the object that `record` names. Do nothing if none is stored."""
+    """Apply a removal record: drop the record that it removes from `image.kept`, if there is one. For example,
+    RemoveDelegationTokenRecord drops the DelegationTokenRecord with the same token id.
+    """
     image.kept.pop(_key(REMOVALS[type(record)], record), None)
 
 
 def quota(image: ClusterImage, record: records.ClientQuotaRecord) -> None:
-    """Store the quota of this record's entity, or remove it if the record says so."""
+    """Store the quota of this record's entity in `image.kept`, or remove it if the record says so."""
     entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
     key = (records.ClientQuotaRecord, entity, record.key)
     if record.remove:
@@ -64,4 +66,4 @@ KEEP: Mapping[type[Any], Callable[[ClusterImage, Any], None]] = {
     **dict.fromkeys(REMOVALS, remove),
     records.ClientQuotaRecord: quota,
 }
-"""Maps each type of record to the function that stores or removes it."""
+"""Maps each type of record of the features that Squall lacks to the function that applies it to `ClusterImage.kept`."""

@@ -253,7 +253,9 @@ class BrokerConfig:
     squall_trace_path: str | None = text(None)
     squall_clock_offset_path: str | None = text(None)
     squall_turn_measurement_enable: bool = flag(False)
-    """Traces the longest step of a task on the event loop: `squall.broker.turn_meter`."""
+    """Turns on the measurement of the longest turn: the work of one trio task between two checkpoints that takes the
+    most CPU time. The node's trace and metrics report it (`squall.broker.turn_meter`).
+    """
     squall_metrics_port: int = integer(-1, low=-1, high=65_535)
     """Is the port of the OpenMetrics endpoint. -1 means no endpoint; 0 means a free port, which the trace names."""
     squall_metrics_host: str = text("127.0.0.1")
@@ -293,7 +295,8 @@ class BrokerConfig:
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
     """Makes a new controller count the broker session of the previous controller's node from that node's last response
-    in the quorum. So a dead predecessor is fenced sooner. Kafka begins all sessions anew when the controller changes.
+    in the quorum, not from now. So a dead predecessor is fenced sooner; a living one has time for a heartbeat. Kafka
+    begins all sessions anew.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Is the first producer epoch of a new transactional id. A test run raises it to reach the overflow at 32,766."""
@@ -305,8 +308,8 @@ class BrokerConfig:
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Return the configuration that `properties` describe, with defaults for the rest.
 
-        Raises ConfigError for all unknown names (with the nearest known name), names that only Kafka has, impossible
-        values, and values that exclude each other.
+        Raises ConfigError for all unknown names (with the nearest known name), settings of Kafka that Squall lacks and
+        cannot ignore, impossible values, and values that exclude each other.
         """
         known: dict[str, Any] = {}
         strange: list[ConfigError] = []

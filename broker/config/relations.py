@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class CrossCheckedConfig(Protocol):
-    """Describes the part of `BrokerConfig` that the checks of this module read. Most times and sizes are missing here,
-    because `_at_most` reads them by the names of their settings.
+    """Declares the properties of `BrokerConfig` that the checks of this module read. It omits most times and sizes,
+    because `_at_most` reads those with `getattr`, by the names of their settings.
     """
 
     @property
