@@ -273,7 +273,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 LEAST_SHARED = 0.18
-"""Is the least share of common letter pairs at which a name counts as near. Two names that are alike have 0.5."""
+"""Is the share of common letter pairs above which `nearest` suggests a known name. The share is the number of common
+pairs, divided by the number of pairs in both names together, so equal names have 0.5.
+"""
 LONGEST_COMPARED = 60
 """Limits the characters of an unknown name that are compared: as many as the longest known names have."""
 

@@ -303,8 +303,9 @@ class ConfigLayers(NamedTuple):
     file: Mapping[str, str]
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every value that a source gives to a broker-level setting, also in another unit (`FAMILIES`). The
-        source of highest priority comes first, the defaults last.
+        """Return the values of a broker-level setting from all sources, the source of highest priority first, the
+        defaults last. Values in other units are included: `log.retention.ms` also gets those of `log.retention.hours`
+        (`FAMILIES`).
         """
         from squall.broker.config.broker import BROKER_SETTINGS
 

@@ -23,8 +23,8 @@ UNDECLARED_PREFIXES = (
     *("zookeeper.", "listener.name.", "config.providers.", "rlmm.config.", "rsm.config."),
     *("super.users", "allow.everyone.if.no.acl.found"),
 )
-"""Lists prefixes of settings that occur in Kafka's configuration files although its `ConfigDef` lacks them: plug-ins
-read them.
+"""Lists prefixes of settings that occur in Kafka's configuration files although its `ConfigDef` lacks them. Kafka 4 has
+removed some (`GONE`, `zookeeper.`), and plug-ins read others (`rsm.config.`).
 """
 
 
@@ -110,7 +110,9 @@ UNSUPPORTED = (
 
 
 def unsupported_row(name: str) -> UnsupportedSettings | None:
-    """Return the row of a Kafka setting that this broker lacks, or None for any other setting."""
+    """Return the first row of `UNSUPPORTED` that has this setting. Return None if there is none, or if Kafka has no
+    such setting.
+    """
     if name not in NODE and not name.startswith(UNDECLARED_PREFIXES):
         return None
     return next((each for each in UNSUPPORTED if each.has(name)), None)

@@ -38,8 +38,9 @@ MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Name separate connections, so that a client's slow request delays no heartbeat."""
 ATTEMPT_MARGIN_S = 0.01
-"""Gives the seconds that a request may take beyond its time-out. An attempt without an answer then ends by its own
-time-out first. That closes the connection, which may be broken; the end of the request does not.
+"""Gives the seconds that a request may take beyond its time-out. An attempt that times out closes its connection, which
+may be broken. Its time-out is as long as the request's: without the margin the request would end first, and leave the
+connection open.
 """
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
@@ -49,8 +50,8 @@ class LocalController(Protocol):
     """Decides requests on this node, while this node's own controller is the active one."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: return the answer, or a `DeferredResponse` that waits until the decision's records are
-        committed. Both may raise NotController.
+        """Decide a request. Return the answer or, if the decision's records must be committed first, a
+        `DeferredResponse`. Raises NotController; `DeferredResponse.wait` may raise it, too.
         """
 
     async def decide(self, api_key: int, request: Any) -> Any:

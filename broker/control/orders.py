@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
     """Return the orders that apply `delta` to the replicas on `broker_id`. `image` is the image after `delta`.
 
-    Broker changes come first, because a leader does not wait for fenced brokers. Deletions come before new topics,
-    which may have the same name. Settings come last, when the replicas that they apply to exist. Only a raised
-    min.insync.replicas applies earlier to a new leader (`Partition.expect`).
+    Broker changes come first, because a leader must know which brokers are fenced: it does not wait for their replicas.
+    Deletions come before new topics, which may have the same name. Settings come last, when the replicas that they
+    apply to exist. Only a raised min.insync.replicas applies earlier: a new leader uses it from the start
+    (`Partition.expect`).
     """
     return list(_orders(image, delta, broker_id))
 

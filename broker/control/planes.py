@@ -28,7 +28,7 @@ def control_plane(
 
 
 def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:
-    """Return the settings of each log that a control plane keeps itself, by topic. No such log belongs to a replica of
-    the data plane.
+    """Return the settings of the logs that the control plane itself writes, by topic name (`__cluster_metadata`). The
+    data plane has no replicas of these topics.
     """
     return {METADATA_TOPIC: metadata_log_config(config)}

@@ -120,7 +120,9 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True)
 class IsrConfirmed:
-    """Says that the proposal was accepted, in `partition_epoch`, and that `isr` is in force."""
+    """Says that the controller accepted the proposal. The partition now has `isr`, `leader_epoch` and
+    `partition_epoch`.
+    """
 
     topic_id: bytes
     index: int

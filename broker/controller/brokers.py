@@ -132,7 +132,9 @@ def _replace_incarnation(command: Command, existing: Broker, previous_broker_epo
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
-    """Return whether the registered incarnation itself wrote the broker's clean-shutdown file (KIP-966)."""
+    """Return whether the registered incarnation (`existing`) stopped cleanly. `previous_broker_epoch` is the epoch in
+    the clean-shutdown file that the restarted broker found, or -1 (KIP-966).
+    """
     return previous_broker_epoch == existing.epoch
 
 
@@ -202,7 +204,7 @@ def _heartbeat_of_stopping(
 
 
 def expire(command: Command) -> Decision[Broker | None]:
-    """Fence the broker that has been silent longest beyond its session time-out. The reply is that broker, or None.
+    """Fence the broker whose session expired first. The reply is that broker, or None if no session has expired.
 
     Only one broker is fenced at a time, because the choice of new leaders for the next one depends on this change.
     """

@@ -48,10 +48,12 @@ if TYPE_CHECKING:
     from squall.broker.controller.decision import Command
 
 LONG_VALUE: Final = 64
-"""Counts the characters above which parsing a setting's value takes longer than all other work on it."""
+"""Is the length, in characters, above which a setting's value counts as long: parsing it then takes longer than all
+other work on it.
+"""
 MOST_CHARACTERS: Final = 500_000
-"""Limits the characters of long values in a request and in its resources' present settings: parsing them takes up to
-0.2 s.
+"""Limits the total length of long values (see LONG_VALUE) in a request for several resources. The present values of
+resources that it alters count, too. Parsing so many characters takes up to 0.2 s.
 """
 
 MOST_RECORDS: Final = 10_000

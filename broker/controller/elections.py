@@ -67,7 +67,7 @@ class PartitionChange:
     removing: tuple[int, ...] | None = None
     leader_recovery_state: int | None = None
     unclean_shutdown: tuple[int, ...] = ()
-    """Lists replicas that lost unsynced records, and so are no longer eligible."""
+    """Lists replicas that may have lost records in an unclean shutdown, and so leave the ELR."""
 
     def plan(self) -> PartitionChangeRecord | None:
         """Return the record that makes the change, or None if nothing changes."""
@@ -209,8 +209,8 @@ def election_for(command: Command, topic: str) -> ElectionType:
 
 
 def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:
-    """Return a `PartitionChange` with the topic's settings for elections, and no wanted change yet: the caller sets the
-    fields. `before` is the partition's present state.
+    """Return a `PartitionChange` that holds the topic's settings for elections and no new values yet: the caller sets
+    the fields that shall change. `before` is the partition's present state.
     """
     image = command.image
     topic = image.topics_by_id[topic_id].name

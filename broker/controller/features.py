@@ -45,8 +45,9 @@ FEATURES = (
 transaction.version raises a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
 Level 1 of group.version enables consumer groups (KIP-848).
 
-The last two keep the levels that Kafka has set: they enable kinds of groups that this broker does not serve.
-ApiVersions does not list their requests, and their records are skipped.
+share.version and streams.version enable kinds of groups that this broker does not serve. They are listed so that a
+cluster for which Kafka has set them keeps its levels. ApiVersions does not list the requests of such groups, and their
+records are skipped.
 """
 KAFKA_RELEASES = {28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0"}
 """Maps the newest levels of metadata.version to Kafka's names."""
@@ -58,8 +59,8 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def check_supported(features: Mapping[str, int], where: str) -> None:
-    """Raise UnsupportedFeature for the first finalized feature level that this version does not support. `where` says
-    for the message where the levels were found: "the cluster", or the path of a file.
+    """Raise UnsupportedFeature for the first finalized feature level that this version does not support. `where` begins
+    the message and names the source of the levels: "the cluster", or the path of a file.
     """
     for name, level in features.items():
         own = next((feature for feature in FEATURES if feature.name == name), None)
@@ -162,8 +163,9 @@ def _refuse(name: str, level: int, why: str) -> Refusal:
 
 
 def _level_records(command: Command, name: str, level: int) -> list[MetadataRecord]:
-    """Return the record that sets the level and, for eligible leader replicas, the records that must come with it: one
-    min.insync.replicas for all nodes, or ClearElrRecord if the feature is disabled.
+    """Return the record that sets the feature's level, and the records that a change of eligible leader replicas needs
+    besides. Enabling them sets min.insync.replicas for all nodes, unless it is set, and removes the values altered for
+    single nodes. Disabling them clears the ELRs (ClearElrRecord).
     """
     assert level >= 0
     writes = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]

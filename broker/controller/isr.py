@@ -108,7 +108,9 @@ class _AlterPartitionHandler:
 
 
 def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> None:
-    """Refuse a sender whose view of the partition is ahead or behind, or that is not its leader."""
+    """Refuse the proposal `asked` if its sender is not the leader, or if its leader epoch or partition epoch is not
+    that of `partition`.
+    """
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
         # The sender has seen a later controller than this one.
         raise Refusal(ErrorCode.NOT_CONTROLLER)
@@ -155,8 +157,8 @@ def is_available(image: ClusterImage, broker_id: int) -> bool:
 
 
 def is_same_incarnation(image: ClusterImage, member: wire.BrokerState) -> bool:
-    """Return whether the member's broker epoch in the request is the registered one, or not given. Another epoch means
-    that the broker has restarted since the leader received its fetches, and may have lost records.
+    """Return whether the request gives the registered broker epoch for this ISR member, or ANY_BROKER_EPOCH. Another
+    epoch means that the member has restarted since it caught up with the leader, and may have lost records.
     """
     if member.broker_epoch == ANY_BROKER_EPOCH:
         return True

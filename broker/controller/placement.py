@@ -1,9 +1,10 @@
 """Places the replicas of new partitions: leaders and followers spread evenly, across racks, live brokers first
 (mechanism C1 in docs/mechanisms.md).
 
-The brokers form a ring, in which the racks take turns. Partition p is led by the p-th unfenced broker from a random
-start. Its followers come from further on in the ring, at a distance that grows with every round of leaders, so that the
-partitions of one leader have different followers.
+The unfenced brokers form a ring, in which the racks take turns (`ring`). They lead the new partitions in the order of
+the ring, from a random start. A partition's followers are brokers some places after its leader, if possible in other
+racks. The number of places grows by one each time every broker has led a partition. Otherwise all partitions of a
+leader would have the same followers.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wan
 
 
 def ring(brokers: list[Broker]) -> list[Broker]:
-    """Return the brokers in order of their ids, one of each rack in turn."""
+    """Return the brokers in an order in which racks take turns: the lowest id of each rack, then the second lowest, and
+    so on. For example, rack a with the brokers 1 and 2, and rack b with 3, give 1, 3, 2.
+    """
     racks: dict[str, list[Broker]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack or "", []).append(broker)

@@ -2,7 +2,7 @@
 KIP-860).
 
 A reassignment first adds the new replicas to the old ones. When the last of the new replicas enters the ISR, the same
-change removes the old replicas (`PartitionChange`). It begins a new leader epoch, which fences them.
+`PartitionChange` removes the old replicas. It also begins a new leader epoch, which fences the removed replicas.
 """
 
 from __future__ import annotations

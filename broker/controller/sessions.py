@@ -94,7 +94,7 @@ class BrokerSessions:
         return session is not None and now_ms - session.contact_ms <= self.timeout_ms
 
     def expired(self, image: ClusterImage, now_ms: int) -> int | None:
-        """Return the unfenced broker that has been silent longest beyond its time-out, or None."""
+        """Return the unfenced broker whose session expired first, or None if no session has expired."""
         silent = [
             (self.sessions[broker.id].contact_ms if broker.id in self.sessions else -1, broker.id)
             for broker in image.brokers.values()

@@ -154,8 +154,8 @@ class ControllerService:
         return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request as `handle` does, but with exceptions as errors: NotController, raised at once or by the
-        `DeferredResponse`, and AssertionError for an API that the controller does not serve.
+        """Decide a request as `handle` does, but raise NotController instead of answering with NOT_CONTROLLER.
+        `DeferredResponse.wait` may raise it, too. Raises AssertionError for an API that the controller does not serve.
         """
         controller = self._controller
         if controller is None:

@@ -89,7 +89,7 @@ class QuorumNodeState(NamedTuple):
     """Is True if `state` is durable. Until then this node sends no message that depends on it."""
     has_left: bool
     believed: tuple[int, ...] = ()
-    """Holds, on a leader, the durable log end that each other voter has reported, in the order of `voters`."""
+    """Lists, on a leader, the durable log ends that the other voters last reported to it, by ascending voter id."""
 
 
 class MetadataQuorum:
@@ -150,9 +150,11 @@ class MetadataQuorum:
         self._moved = trio.Event()
         self._unanswered_end_epochs = 0
         self._current_receiver = NO_NODE
-        """Gives the node that has just answered, while `_work` carries out the effects of its answer; else NO_NODE."""
+        """Gives the receiver of the request that has just been answered or has failed, while `_work` carries out the
+        effects of that; else NO_NODE.
+        """
         self._next: QuorumMessage | None = None
-        """Holds the next request to `_current_receiver`, for the `_send_requests` task that sent the last; or None."""
+        """Holds a new request to `_current_receiver`, which the same `_send_requests` task sends next; or None."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
@@ -417,9 +419,7 @@ class MetadataQuorum:
         self._wake()
 
     def _checked(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
-        """Return the reply, with the error CORRUPT_MESSAGE if it has the last chunk and the complete snapshot is
-        damaged.
-        """
+        """Return the reply, with the error CORRUPT_MESSAGE if its last chunk completes a damaged snapshot."""
         if reply.error is ErrorCode.NONE and reply.position + reply.length == reply.size:
             assert isinstance(reply.payload, bytes)
             try:

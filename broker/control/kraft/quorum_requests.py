@@ -95,7 +95,7 @@ class QuorumRequestHandler:
         return snapshot_wire.write_reply(reply, piece)
 
     async def _reply(self, found: tuple[int, Request]) -> Any:
-        """Pass a request to the Raft core, and wait for its reply."""
+        """Pass `found` (sender id, request) to the Raft core, and return its reply."""
         replies: list[Reply] = []
         done = trio.Event()
 
