@@ -17,16 +17,16 @@ class WorkCounters:
     def __init__(self) -> None:
         self.bytes = 0
         """Counts bytes of requests and responses that are read and written on the event loop (Produce and Fetch
-        excepted), and of batches searched there.
+        excepted), and of batches that ListOffsets searches there.
         """
         self.entries = 0
-        """Counts partitions, logs, groups, offsets, settings and other items of which a request may name thousands.
-        Each piece of work counts its own kind of item.
+        """Counts items of which one request may name thousands, such as partitions, groups and settings. Each piece of
+        code counts its own kind of item.
         """
         self.records = 0
-        """Counts records in batches that are searched on the event loop."""
+        """Counts records of batches that ListOffsets searches for a timestamp on the event loop."""
         self.steps = 0
-        """Counts steps of searches by a regular expression."""
+        """Counts steps of matching names against a client's regular expression: at least one for each character."""
 
 
 DONE = WorkCounters()

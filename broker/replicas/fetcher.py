@@ -92,7 +92,7 @@ class Fetcher:
         self._changed = trio.Event()
         self._renew = False
         self._ended_ms = -AGAIN_MS
-        """Holds the monotonic time, in ms, at which a new partition last ended a parked Fetch."""
+        """Holds the monotonic time, in ms, at which a parked Fetch was last cut short to add a new partition."""
         self._short_until_ms = 0
         self._parked_long = False
         """Is True while a Fetch is in flight that the leader may park for the full configured max wait."""

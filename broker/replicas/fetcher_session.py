@@ -83,8 +83,8 @@ class FetcherSession:
         self.asked.clear()
 
     def build_request(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
-        """Return the partitions that the next request must name, because they are new, changed or no longer wanted, and
-        note that the leader then knows them.
+        """Return the partitions that the next request must name: those that are new, changed or no longer wanted.
+        Update `asked` to what the leader knows after that request.
         """
         asked = self.asked
         topics: dict[bytes, list[FetchRequestPartition]] = {}

@@ -118,8 +118,8 @@ class FlushScheduler:
                 await self._running[h].wait()
 
     def flush_now(self, h: HostedPartition) -> None:
-        """Flush a replica's log at a change of its role, and acknowledge the appends that wait for a flush: none of the
-        old role may be pending in the new role. This blocks for the disk.
+        """Flush a replica's log when its role changes, and acknowledge the appends that wait for a flush, so that none
+        of them still waits in the new role. This blocks until the disk is done.
 
         A flush that already runs continues, but has nothing left to acknowledge.
         """

@@ -80,19 +80,18 @@ class ReplicaManager:
         self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts the calls of `wake_followers`. After one, followers' next Fetches acknowledge all their partitions."""
+        """Counts `wake_followers` calls. A follower's first Fetch after a call acknowledges all its partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
         self.role_watchers: dict[str, Callable[[HostedPartition], None]] = {}
-        """Maps a topic to the function called after each order for one of its replicas, and when a replica is dropped.
-        """
+        """Maps a topic to the function called after each order for its replicas, and when one is dropped."""
         self.marker_watchers: dict[str, Callable[[HostedPartition, int, bool, int], None]] = {}
-        """Maps a topic to the function called when a transaction ends: replica, producer id, commit, marker's offset.
+        """Maps a topic to the function called when a transaction ends in it. Arguments: the replica, the producer id,
+        True for a commit, the marker's offset.
         """
         self.settle: Callable[[], None] = lambda: None
-        """Answers the woken fetches and sends responses. Code that changes a partition outside of a request calls it.
-        """
+        """Answers woken fetches and sends responses. Code that changes a partition outside of a request calls it."""
 
     def bind(self, start_soon: Callable[..., None]) -> None:
         """Set the function that starts tasks."""
@@ -137,7 +136,9 @@ class ReplicaManager:
         return None if found is None else (found.leader, found.leader_epoch)
 
     def absent(self, key: bytes, index: int, *, by_id: bool) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """Return the error for a partition not hosted here, and (leader id, leader epoch) if it exists elsewhere."""
+        """Return the error for a partition not hosted here, and its (leader id, leader epoch), or None if it exists
+        nowhere. key: the topic's id if `by_id`, else its name.
+        """
         leader = self.leader_of(key, index)
         if leader is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
@@ -421,7 +422,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ settings
 
     def topic_config(self, name: str) -> TopicConfig:
-        """Return a topic's settings in force: its own, then those altered at run time, then those of the file."""
+        """Return a topic's settings: its own, else those of the broker (altered at run time, or from its file)."""
         return topic_config(self.in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
@@ -466,8 +467,8 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Trace the log end offset of each partition in which it has changed since the last call, not each change. A
-        run's report derives from these lines which records a killed broker had.
+        """Trace the log end offset and high watermark of each partition, if one of them has changed since the last
+        call. A run's report derives from these lines which records a killed broker had.
         """
         for h in self.hosted():
             offsets = h.log.log_end_offset, h.state.high_watermark

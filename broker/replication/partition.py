@@ -209,9 +209,9 @@ class Partition(PartitionRules):
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
     def expect(self, settings: ReplicationSettings) -> None:
-        """Raise min.insync.replicas to that of `settings`, if that is larger. Call this before `become_leader`, so that
-        a new leader does not commit records by an older, smaller value. A smaller value waits for `settings_changed`:
-        it may have been set after the election.
+        """Adopt `settings` if their min.insync.replicas is larger. Call this before `become_leader`, so that a new
+        leader does not commit records under an older, smaller value. Only `settings_changed` adopts a smaller value,
+        because it may have been set after the election.
         """
         if settings.min_insync_replicas > self.settings.min_insync_replicas:
             self.settings = settings

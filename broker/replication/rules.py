@@ -144,8 +144,8 @@ class PartitionRules:
         return min(self.settings.min_insync_replicas, len(self.replicas))
 
     def is_high_watermark_frozen(self) -> bool:
-        """Return whether the ISR is smaller than min.insync.replicas, so that no more records become committed: the
-        last replica in the ISR may be the replica that loses them (KAFKA-15583).
+        """Return whether the high watermark must not advance, because the ISR is smaller than min.insync.replicas.
+        Otherwise records would be committed that too few replicas hold, and could be lost (KAFKA-15583).
         """
         return len(self.isr) < self.effective_min_isr()
 
@@ -158,8 +158,9 @@ class PartitionRules:
         return not self.is_out_of_sync(replica, now_ms) and self.is_isr_eligible(replica)
 
     def next_high_watermark(self, now_ms: int) -> int:
-        """Return the smallest log end offset of the replicas that count, or the current high watermark if that is
-        higher: a leader's high watermark never moves back (mechanism R4).
+        """Return the new high watermark: the smallest log end offset of the leader and of the followers that count
+        (`counts_for_high_watermark`). If that is lower, or the high watermark is frozen, return the current one: a
+        leader's high watermark never moves back (mechanism R4).
         """
         if self.is_high_watermark_frozen():
             return self.high_watermark
@@ -185,14 +186,18 @@ class PartitionRules:
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether this broker surely was the partition's only leader at `since_s`: every replica that could be
-        elected got a response since then, and fetched again in this leader epoch. A leader that is alone in the ISR
-        always counts as followed, because only an unclean election could replace it.
+        """Return whether every other member of the maximal ISR still followed this leader at `since_s` (monotonic
+        seconds): it got a response at that time or later, and then fetched again in this leader epoch. If so, no other
+        broker was the leader at that time, because only these replicas could be elected.
+
+        Return True if this leader is alone in the ISR: only an unclean election could replace it.
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
     def is_caught_up(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """Return whether the follower is at the leader's log end offset, or was caught up within the last lag time."""
+        """Return whether the follower is at the leader's log end offset, or was caught up at most
+        replica.lag.time.max.ms ago.
+        """
         if replica.log_end_offset == self.log_end_offset:
             return True
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms

@@ -1,4 +1,4 @@
-"""Implements `squall broker`, which runs one broker in place of this OS process."""
+"""Implements `squall broker`, which replaces its own OS process with a broker (exec)."""
 
 from __future__ import annotations
 

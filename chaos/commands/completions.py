@@ -88,7 +88,9 @@ def _offered(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[s
 
 
 def _listed(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[str]]:
-    """Offer completions for the last word of a list with commas, without the words that the list already has."""
+    """Offer completions for the last word of a list with commas, without the words that the list already has. names:
+    maps each possible word to its help text.
+    """
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
     offered = _offered(last, {name: about for name, about in names.items() if name not in given})

@@ -31,7 +31,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class NightSelection:
-    """Selects the nights and runs that the durability table counts. With all defaults it is only the night itself."""
+    """Selects the nights and runs that the durability table counts (a night is all runs of one `squall nightly`). The
+    defaults select all runs of one night: the night that the report is about.
+    """
 
     nights: int | None = None
     """Limits the table to so many nights, the newest ones; None: no limit by number."""
@@ -41,8 +43,8 @@ class NightSelection:
 
     @property
     def page(self) -> str:
-        """Returns the name of the page's file. A selection has a page of its own, and does not replace the night's
-        index.html.
+        """Returns the file name of the durability report's page: index.html for the defaults. Any other selection has a
+        page of its own, such as nights-30-acks-1.html, and does not replace index.html.
         """
         parts = [f"nights-{self.nights}"] if self.nights else []
         parts += [f"since-{self.since}"] if self.since else []
@@ -135,9 +137,9 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 
 @contextmanager
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
-    """Yield a new folder in the store (the folder `place`), which has the night's findings already. The caller adds the
-    night's other tables and calls `store.commit`, which renames the folder. At the end a folder that was not renamed is
-    removed.
+    """Yield a new folder in the store of nights, with the night's findings already in it. place: the folder of the
+    store. The caller adds the night's other tables and calls `store.commit`, which renames the new folder. If it was
+    not renamed, it is removed at the end.
     """
     from squall.checkers.nightly import store
     from squall.checkers.nightly.runs import facts_of_night

@@ -13,8 +13,8 @@ from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
 
 NAMED = 5
-"""Limits the places that the error names, as FILE:LINE, because their text looks like a secret. Further ones are only
-counted.
+"""Limits how many suspected secrets the error of `squall export` names, each as FILE:LINE. The error gives only the
+number of the others.
 """
 
 

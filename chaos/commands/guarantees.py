@@ -218,8 +218,8 @@ def _say_mechanisms(guarantees: Iterable[PermittedAnomalies]) -> None:
 
 
 def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechanism]:
-    """Return the mechanisms without which these guarantees do not permit an anomaly, each mechanism once. A mechanism
-    is what must have happened to the record, such as a power loss.
+    """Return the mechanisms that these guarantees require, each once. A mechanism is an event, such as a power loss,
+    that must have hit a record; otherwise an anomaly of this record is not permitted.
     """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
@@ -229,9 +229,9 @@ def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechani
 
 
 def _by_reason(guarantee: PermittedAnomalies, numbers: Mapping[str, int]) -> list[str]:
-    """Return a sentence for each reason. It names the anomalies that the reason permits, each with its kinds of
-    evidence in brackets, and ends with the reason and the number of its source: "inconsistent-offset (acks): REASON
-    [3]". numbers: maps each source to its number.
+    """Return one line for each reason why anomalies are permitted, such as "inconsistent-offset (acks): REASON [3]":
+    the anomalies, the reason, and the number of its source. An anomaly that is permitted only on some kinds of evidence
+    has these kinds in brackets. numbers: maps each source to its number.
     """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of

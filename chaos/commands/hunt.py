@@ -44,14 +44,17 @@ class HuntTask:
     shrink_s: float
     """Limits the CPU seconds for shrinking a found plan; 0: do not shrink."""
     more: int
-    """Limits how many further plans are shrunk if the first shrunk plan still has too many steps."""
+    """Limits how many further failing plans are shrunk, if the first has too many steps (operations and faults) after
+    shrinking.
+    """
     controls: int
-    """Counts the plans that run without the mutant before the hunt. Any failure under them is a false alarm."""
+    """Gives the number of plans that run without the mutant before the hunt. Any failure under them is a false alarm.
+    """
     swarm: bool
     """Is True if the plans of the hunt are drawn at random (a swarm), and not made for this mutant."""
     checks: str
-    """Says which checks may find the bug: all, only those of the clients' history, or only the comparison of brokers'
-    files.
+    """Says which checks may find the bug: `all`, `history` (only those of the clients' history) or `files` (only the
+    comparison of the brokers' logs).
     """
 
 

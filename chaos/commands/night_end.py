@@ -1,4 +1,5 @@
-"""Ends a night: writes its result files, makes the reports and prints the summary."""
+"""Ends a night (all runs of one `squall nightly`): writes its result files, makes the reports and prints the summary.
+"""
 
 from __future__ import annotations
 
@@ -132,8 +133,8 @@ def night_findings(
 
 
 def _anomalies(directory: NightDirectory, attempt: RunAttempt) -> tuple[str, ...]:
-    """Return the anomalies of an attempt that its configuration or the night forbids. If a check has several kinds of
-    evidence, the kind follows in brackets: "inconsistent-offset (acks)".
+    """Return the anomalies of an attempt that are forbidden by its configuration or by the night's --never. If a check
+    has several kinds of evidence, the kind follows the name in brackets: "inconsistent-offset (acks)".
     """
     verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
     shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]

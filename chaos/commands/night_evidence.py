@@ -28,7 +28,7 @@ LAST_LINE_BYTES = 4096
 
 def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> RunEvidence:
     """Return what JUnit and Allure show of a run. Files that its directory lacks are left out. unexpected: anomalies
-    that the night forbids though the run's configuration permits them.
+    that the run's configuration permits, but the night forbids (--never).
     """
     files = read_run(run)
     every = checks.checks_of(files)

@@ -92,7 +92,7 @@ class FailedSeed(Struct, kw_only=True):
 
 
 class UnreachedBranchRow(Struct, kw_only=True):
-    """Describes a branch of the brokers that no seed took, or a function that no seed called."""
+    """Describes a branch or a function of the brokers' code that no seed of the batch executed."""
 
     file: str
     line: int
@@ -276,7 +276,7 @@ class NightFindingRow(Struct, kw_only=True):
 
 
 class NightCounts(Struct, kw_only=True):
-    """Counts the runs of a night. A run with an attempt was played; its last attempt gives its verdict."""
+    """Counts the runs of a night. A run counts as played if it has an attempt; its last attempt gives its verdict."""
 
     planned: int
     played: int = 0
