@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 USE_DEFAULT = -1
-"""Asks for the default, as a number of partitions or a replication factor."""
+"""Asks for the default if a request has it as a topic's number of partitions or replication factor."""
 
 
 # ---------------------------------------------------------------------------------------------------- CreateTopics
@@ -45,7 +45,10 @@ USE_DEFAULT = -1
 def create_topics(
     command: Command, request: create_wire.CreateTopicsRequest
 ) -> Decision[create_wire.CreateTopicsResponse]:
-    """Decide each topic for itself; with `validate_only` no record is written. Never raises."""
+    """Create topics; each succeeds or fails by itself, and has a result in the response. If the request asks for more
+    than MAX_PARTITIONS_PER_REQUEST partitions in total, no topic is created. With `validate_only` no record is written.
+    Never raises.
+    """
     twice = duplicates([topic.name for topic in request.topics])
     default = command.settings.config.num_partitions
     too_many = sum(_partitions_asked(topic, default) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
@@ -288,7 +291,7 @@ def new_topic_id(command: Command) -> bytes:
 def create_partitions(
     command: Command, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
-    """Add partitions to topics; each topic is decided for itself. If the request would add more than
+    """Add partitions to topics; each topic succeeds or fails by itself. If the request would add more than
     MAX_PARTITIONS_PER_REQUEST partitions in total, no topic gets any.
     """
     twice = duplicates([topic.name for topic in request.topics])
@@ -368,7 +371,8 @@ def _added_placements(
 def delete_topics(
     command: Command, request: delete_wire.DeleteTopicsRequest
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
-    """Delete topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself.
+    """Delete topics by name (`topic_names`, version 5 and below) or by name or id (`topics`). Each topic succeeds or
+    fails by itself.
 
     A topic that the request names twice is refused, even if it is named once by name and once by id. As with Kafka, the
     response then has one result for it (KIP-516).

@@ -2,8 +2,9 @@
 syntax that names need.
 
 Any client may send any expression, and Python's `re` takes exponential time for some: a single heartbeat could stop a
-broker. Here a name takes at most its length times the expression's states, of which there are at most MOST_STATES. As
-in RE2 there are no back-references and no look-around. Flags, Unicode classes and word boundaries are refused as well.
+broker. Here the steps of a match are at most the name's length times the expression's states, of which there are at
+most MOST_STATES. As in RE2 there are no back-references and no look-around. Flags, Unicode classes and word boundaries
+are refused as well.
 
     choice  = series *("|" series)            series = *(one ["*" | "+" | "?" | "{m}" | "{m,}" | "{m,n}"] ["?"])
     one     = char | "." | "\\d" ... | "[" ... "]" | "(" ["?:" | "?P<name>"] choice ")" | "^" | "$"

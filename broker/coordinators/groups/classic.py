@@ -69,7 +69,7 @@ class ClassicGroup(ClassicGroupRules):
         self._joining_until_ms: int | None = None
         """Gives the time until which a group's first rebalance may wait for more members; None for later rebalances."""
         self._grew = False
-        """Is True if a member has joined since the first rebalance's last check."""
+        """Is True if a member has joined during the first rebalance's delay: then the delay is repeated."""
         self._sync_deadline_ms: int | None = None
         """Gives the time at which members that have not fetched their assignment are removed."""
         if record is not None:
@@ -118,7 +118,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
-        """Set the deadline for a member's next request. While it waits for a response it has none, unless it is new."""
+        """Restart a member's session time-out. While it waits for a response it has none; if new, NEW_MEMBER_MS."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
         elif member.joining is not None or member.syncing is not None:
@@ -334,7 +334,7 @@ class ClassicGroup(ClassicGroupRules):
     # ----------------------------------------------------------------------------------------------------- assignments
 
     def sync(self, request: SyncGroup, token: Token, now: ClockReading) -> None:
-        """Handle a SyncGroup, with all assignments if it is the leader's. It is answered once they are in the log."""
+        """Handle a SyncGroup; the leader's has all assignments. The response is sent once these are committed."""
         refused = self.refusal_of_sync(request)
         if refused:
             self.effects.append(SendResponse(token, SyncResult(refused)))
@@ -408,7 +408,7 @@ class ClassicGroup(ClassicGroupRules):
     # ------------------------------------------------------------------------------------------------ living and going
 
     def beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> None:
-        """Handle a Heartbeat: extend the member's session, or answer REBALANCE_IN_PROGRESS if it has to join again."""
+        """Handle a Heartbeat: extend the member's session. Answer REBALANCE_IN_PROGRESS if it has to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
@@ -462,7 +462,7 @@ class ClassicGroup(ClassicGroupRules):
             self._rebalance(now)
 
     def _remove(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Remove a member. Call `_rebalance_after_removal` next."""
+        """Remove a member and answer its waiting requests with `error`. Call `_rebalance_after_removal` next."""
         assert self.members[member.member_id] is member
         self._answer_waiting(member, error)
         del self.members[member.member_id]

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 OF_PLACE = 100
-"""Gives the bytes of a group's place in the heap, which is one entry, not counting the group id."""
+"""Gives the bytes of one heap entry, not counting the group id."""
 OVERTAKEN_MAX = 100_000
-"""Limits the bytes of outdated heap entries. They are removed once they take more than this and more than the other
-entries.
+"""Limits the bytes of outdated heap entries: the heap is rebuilt without them once they take this many bytes more than
+the other entries.
 """
 
 

@@ -30,7 +30,7 @@ class MemoryBudget:
 
     Admitted sizes are added up, and members that leave are not subtracted. So if the sum would exceed the limit, the
     memory of the present groups is counted, and replaces the sum. If the new size does not fit even then, it is
-    refused, and the memory is not counted again for a second.
+    refused, and the next count is made 1 s later at the earliest.
     """
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")

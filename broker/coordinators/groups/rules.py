@@ -103,7 +103,9 @@ class ClassicGroupRules:
         assert len(self.static) <= len(self.members)
 
     def check_generation(self) -> None:
-        """Assert what holds when a generation with members begins. The time grows with the number of members."""
+        """Assert the invariants at the beginning of a generation with members. The time grows with the number of
+        members.
+        """
         assert all(member.member_id == member_id for member_id, member in self.members.items())
         assert all(self.members[one].instance_id == instance_id for instance_id, one in self.static.items())
         assert self.pending.keys().isdisjoint(self.members)
@@ -206,8 +208,8 @@ class ClassicGroupRules:
         """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
         own the partitions.
 
-        A client that is no member may commit if the group has no members (admins, and consumers that assign
-        themselves), and in a transaction always, because its producer epoch fences it.
+        A client that is no member may commit if the group has no members: an admin, or a consumer that uses `assign()`.
+        In a transaction it always may, because old producers are fenced by their epoch.
         """
         in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and self.state == GroupState.EMPTY:

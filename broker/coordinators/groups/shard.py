@@ -429,7 +429,7 @@ class GroupCoordinatorShard:
     # ---------------------------------------------------------------------------------------------------------- expiry
 
     def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[ExpireOffsets | None]:
-        """Yield an ExpireOffsets for each EXPIRED_AT_ONCE offsets of a group, or None if none of them expires."""
+        """Yield an ExpireOffsets for every EXPIRED_AT_ONCE offsets of each group, or None if none of them expires."""
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
             for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):  # also once for a group without offsets
@@ -448,7 +448,7 @@ class GroupCoordinatorShard:
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-        """Return tombstones of offsets of deleted topics; if there are none, those of expired, unused offsets."""
+        """Return tombstones for offsets of deleted topics, or else for expired offsets whose topic no member reads."""
         group_id, ledger = request.group_id, self.ledger
         # As Kafka's OffsetMetadataManager.onTopicsDeleted: at once, and whether or not a live group reads the topic.
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)

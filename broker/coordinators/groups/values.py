@@ -146,8 +146,8 @@ class JoinGroup:
     fresh_id: str
     """Holds an unused member id, for a consumer that has none yet."""
     needs_id: bool = True
-    """Says whether a new dynamic member first gets its id and has to join again with it (KIP-394). Otherwise a client
-    that gives up and retries would leave a member behind each time.
+    """Says whether a new dynamic member first gets its id and has to join again with it (KIP-394). If False, the member
+    joins at once: a client that gives up and retries leaves a member behind each time.
     """
     may_skip: bool = False
     """Says whether the client's version of JoinGroup has SkipAssignment in its response (`JoinResult.skip`, KIP-814).

@@ -91,12 +91,13 @@ def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
 
 
 def _last_epoch(wire: TransactionLogValue) -> int:
-    """Return the epoch that the producer had before its last bump, or NO_EPOCH if the record does not show it.
+    """Return the producer's epoch before its last bump, or NO_EPOCH if the record does not show it. `wire` is the
+    record's value.
 
     Only the end of a transaction with transaction version 2 shows it (KIP-890 part 2). That end, requested or by a
-    fence, has raised the epoch by one, or has moved to the next producer id if the epochs were used up. A bump by
-    InitProducerId does not show it: the new producer of a restarted client and the old producer that asks for a higher
-    epoch leave the same record.
+    fence, has raised the epoch by one, or has moved to the next producer id if the epochs were used up. The record of
+    an InitProducerId does not show it: the record is the same for a new producer, which never had the earlier epoch,
+    and for a producer that asks for a higher epoch.
     """
     ended = (*PREPARED, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
     if wire.client_transaction_version < V2 or wire.transaction_status not in ended:

@@ -46,7 +46,9 @@ class TransactionRules:
         return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:
-        """Return whether no client may get a higher epoch than this one: the last epoch is reserved for a fence."""
+        """Return whether the epochs of a producer id are used up: `epoch` is the highest that a client may get, or the
+        last epoch, which is reserved for a fence (`is_last_epoch`).
+        """
         return epoch >= MAX_EPOCH - 1
 
     def is_last_epoch(self, epoch: int) -> bool:
@@ -93,18 +95,19 @@ class TransactionRules:
         return used_up and transaction.previous_producer_id == request.producer_id
 
     def is_retry_of_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done and whose response got
-        lost: it has the epoch before the bump, or the producer id before the overflow.
+        """Return whether an EndTxn of transaction version 2 repeats an EndTxn that took effect, but whose response got
+        lost. Then it has the epoch before the bump, or the producer id whose epochs are used up.
         """
         assert request.client_version >= V2
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
         """Return whether the epoch of an EndTxn (transaction version 2) is valid in the transaction's state; otherwise
-        the request is fenced. The rule is not for a transaction whose markers are still being written.
+        the request is fenced. The markers of the transaction must not be pending.
 
-        Only a fence ends a transaction in the last epoch. If its producer's abort counted as a retry, the response
-        would give this epoch to a client, whose next transaction could be neither ended nor fenced (KAFKA-20090).
+        A completed transaction in the last epoch was ended by a fence, so no EndTxn is valid. If the fenced producer's
+        EndTxn counted as a retry, the response would give the last epoch to a client, whose next transaction could be
+        neither ended nor fenced (KAFKA-20090).
         """
         assert transaction.state not in PREPARED
         retry, state = self.is_retry_of_end(transaction, request), transaction.state
@@ -148,8 +151,9 @@ class TransactionRules:
         return 0 < timeout_ms <= self.settings.max_timeout_ms
 
     def bumped(self, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
-        """Return the epoch after an InitProducerId without an open transaction, and the epoch before it, which a retry
-        may send again (NO_EPOCH if none may). Return None if the producer is fenced.
+        """Return the epoch after an InitProducerId without an open transaction, and the epoch before the bump, such as
+        (8, 7). A retry sends the epoch before the bump; it is NO_EPOCH for a new producer. Return None if the producer
+        is fenced.
 
         A request without an epoch is that of a new producer: the epoch rises, which fences the previous producer. A
         request with the current epoch raises it as well. A request with the epoch before the last bump is a retry of

@@ -47,7 +47,8 @@ class ConsumerDescribeResult(GroupResponse):
 
 
 def generation_of(member_id: str, epoch: int, request: JoinGroup) -> JoinResult:
-    """Return the JoinGroup response for a classic member of a consumer group. Such a member is never the group leader.
+    """Return the JoinGroup response for a classic member of a consumer group. The generation in it is the member epoch
+    `epoch`, and no member is the group leader.
     """
     assert request.protocols
     return JoinResult(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

@@ -78,8 +78,8 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
 def _checked(
     held: Mapping[str, list[Place]], members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]
 ) -> Targets:
-    """Return the sorted partitions of each member, after the invariants of every assignor are asserted: each partition
-    of a subscribed topic has exactly one owner, which subscribes to the topic.
+    """Assert the invariants of every assignor, and return the sorted partitions of each member. `held` maps a member id
+    to its partitions. Each partition of a subscribed topic must have exactly one owner, which subscribes to the topic.
     """
     topics = {one.member_id: frozenset(one.topics) for one in members}
     given = [place for places in held.values() for place in places]
@@ -100,8 +100,9 @@ def _readers(order: list[AssignmentMemberSpec]) -> dict[bytes, list[str]]:
 
 
 def _balance(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> None:
-    """Move single partitions from members that have at least two more than another subscriber of the topic, until there
-    are none.
+    """Even out the assignment `held`, which maps a member id to its partitions. As long as a member has at least two
+    partitions more than another subscriber of one of its topics, move a partition of that topic to the other. `readers`
+    maps a topic id to its subscribers.
 
     Each move makes the sum of the squared counts smaller, so the loop ends. Moves along a chain of members, which could
     even out rare mixes of subscriptions further, are not tried.

@@ -247,8 +247,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
     ) -> None:
         """Record a member's subscription. Raise the group epoch if the subscription or the cluster's topics change what
-        members may read. `classic` is set for a classic member; if it rejoins with its own instance id, it takes
-        nothing over.
+        members may read. `classic` is None for a member of the consumer protocol. A static classic member that joins
+        again with its member id keeps its assignment without `_take_over`.
         """
         member_id = beat.member_id
         stays = classic is not None and draft.group.static.get(beat.instance_id or "") == member_id
@@ -394,7 +394,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     # -------------------------------------------------------------------------------------------------- classic members
 
     def required_offset(self, group_id: str) -> int:
-        """Return the offset of the last record of a group, which a response about it depends on."""
+        """Return the offset of a group's last record. A response about the group waits until it is committed."""
         return self._ledger.required_offset(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
@@ -430,7 +430,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         token: Token,
         now: ClockReading,
     ) -> list[Effect]:
-        """Handle the join of a classic member: reconcile it one step, and start its session."""
+        """Handle a JoinGroup of a classic member, translated to `beat`: reconcile one step, and start its session."""
         draft, member_id = GroupDraft(group), beat.member_id
         self._step(draft, beat, classic, now)
         if self.may_downgrade(draft.group) and self._leaves_only_classic_members(group, beat):

@@ -33,7 +33,7 @@ STEPS_AT_ONCE: Final = 60_000
 takes at most some 20 ms, and is enough for 2,500 names of 20 characters.
 """
 STEPS_TO_COMPILE: Final = 3_000
-"""Gives the cost of compiling an expression in steps, some 1 ms."""
+"""Gives the number of steps that are counted for compiling an expression: some 1 ms."""
 STEPS_IN_A_TURN: Final = 20_000
 """Limits the steps by which one call of `advance` continues a pending match: some 2 to 7 ms."""
 

@@ -150,7 +150,8 @@ class RegularExpressionRecord(NamedTuple):
 
 
 class LegacyPartitionMetadataRecord(NamedTuple):
-    """Is a log record of brokers before Kafka 4.1: the topics themselves in place of their hash. Its value is ignored.
+    """Is a log record of brokers before Kafka 4.1: the topics that the group reads. Newer brokers write a hash of them
+    (GroupEpochRecord). The value of this record is ignored.
     """
 
     group_id: str

@@ -81,8 +81,8 @@ class ConsumerGroupRules:
         return ErrorCode.NONE if beat.epoch < 0 else self.refusal_of_epoch(group, beat)
 
     def refusal_of_instance(self, group: ConsumerGroup, current: str | None, member_id: str) -> ErrorCode:
-        """Return the error of a join with an instance id that the member `current` has: UNRELEASED_INSTANCE_ID. NONE if
-        that member has left with LEAVES_FOR_NOW, or if `current` is None, because no member has the id.
+        """Return UNRELEASED_INSTANCE_ID if the member `member_id` may not join, because the member `current` has its
+        instance id. Return NONE if `current` has left with LEAVES_FOR_NOW, or is None, because no member has the id.
         """
         assert current is None or current in group.members
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
@@ -116,8 +116,8 @@ class ConsumerGroupRules:
         """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
         own these partitions (KIP-848, KIP-1251).
 
-        A client that is no member may commit if the group has no members, and in a transaction always, because its
-        producer epoch fences it.
+        A client that is no member may commit if the group has no members. In a transaction it always may, because old
+        producers are fenced by their epoch.
         """
         assert len(places) == len(request.offsets)
         in_transaction = isinstance(request, TxnOffsetCommit)

@@ -34,8 +34,8 @@ class MemberSessions:
         self._sessions[member_id] = until_ms
 
     def track_revocation(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        """Start the rebalance time-out of a member when it is first asked to revoke partitions, and clear it once it
-        has.
+        """Start the rebalance time-out of a member when it is first asked to revoke partitions. Clear it once the
+        member has revoked them.
         """
         assert member_id in group.members
         current = group.now_of(member_id)

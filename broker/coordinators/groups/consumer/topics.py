@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
 
 NO_TOPICS = 0
-"""Is the hash if no topic exists."""
+"""Is the result of `metadata_hash` if none of its topics exists."""
 
 
 class TopicLookup(Protocol):
