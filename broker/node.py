@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Gives the cost of deleting the old segments of one log. The unit is the check of a log that has none to delete."""
+"""Gives the cost of checking one log for old segments and deleting them. A check that finds none to delete costs 1."""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 
@@ -335,10 +335,10 @@ class Node:
         return {"controlled": left[0]} if left else {"controlled": False, "alone": True}
 
     def _flush_everything(self) -> None:
-        """Flush the logs first, write the checkpoints next, the marker last: a failure before the marker is an unclean
-        stop.
+        """Flush the logs first, write the checkpoints next, and the clean-shutdown file last. If anything fails before
+        that file is written, the stop is unclean.
 
-        The marker says that these logs are whole, whether or not the controller agreed to the stop.
+        The file says that these logs are whole. It is written whether or not the controller agreed to the stop.
         """
         for h in self.replicas.hosted():
             h.log.flush(self.env.wall_ms())

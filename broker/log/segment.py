@@ -25,8 +25,8 @@ SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
 TRUNCATING = ".truncating"
 """Is the suffix of an empty marker file that exists while its segment is being truncated."""
 TAIL_BATCHES = 4096
-"""Counts the newest batches of a segment whose positions are kept in memory, 16 bytes each; at twice as many the older
-half is dropped.
+"""Gives the number of a segment's newest batches whose positions stay in memory, at 16 bytes each. Once there are more
+than twice as many, the oldest `TAIL_BATCHES` are dropped.
 """
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 NEVER = 2**63 - 1
@@ -177,7 +177,7 @@ class Segment:
         self.stops = array("q", [self.size])
 
     def unsynced(self, *, indexes: bool) -> list[File]:
-        """Return the files to fsync so that the batches, and on demand the indexes, are durable."""
+        """Return the files to fsync so that the batches are durable, and with `indexes` the indexes, too."""
         files = [self.file]
         if indexes:
             files += [entries.file for entries in (self.index, self.time_index)]
@@ -206,8 +206,8 @@ class Segment:
         return self.index.batch_before(max(0, offset - self.base_offset))
 
     def slice(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return complete batches, from the one that contains `offset` up to `limit` (exclusive), or None. The slice
-        has at most `max_bytes`, but at least one batch if `at_least_one`.
+        """Return complete batches, from the one that contains `offset` up to `limit` (exclusive). The slice has at most
+        `max_bytes`, but at least one batch if `at_least_one`. Return None if no batch meets these conditions.
         """
         ends = self.ends
         first = bisect_right(ends, offset) - 1
@@ -333,9 +333,9 @@ class Segment:
     def truncate(self, position: int, next_offset: int) -> None:
         """Keep the bytes before `position`, where a batch begins. `next_offset` becomes the segment's end.
 
-        The truncation is durable on return, and the names in the directory are durable before it. Otherwise a power
-        loss could bring old batches back behind new ones. If the process is killed between truncation and fsync, the
-        marker file makes the next start fsync the file.
+        An fsync of the directory first makes the names of its files durable. On return the truncation is durable, too.
+        Otherwise a power loss could bring old batches back behind new ones. If the broker is killed between truncation
+        and fsync, a marker file (`TRUNCATING`) makes the next start fsync the segment's file.
         """
         assert 0 <= position
         assert position <= self.size

@@ -1,4 +1,5 @@
-"""Defines a slice of complete batches in a file, which is sent without being read (mechanism L2 in docs/mechanisms.md).
+"""Defines a slice of complete batches in a file, which the kernel can send without the broker reading it (mechanism L2
+in docs/mechanisms.md).
 """
 
 # Slices up to 256 KB are read, and leave in one call with the bytes around them; `sendfile` would take three calls.

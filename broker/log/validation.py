@@ -105,11 +105,12 @@ def check_unusual(
     zstd: bool,
     checked: CheckedBatch | AppendResult | None,
 ) -> AppendResult | tuple[memoryview, int]:
-    """Check a batch that did not pass the fast checks of every append. Return the refusal, or the batch and its largest
-    timestamp. `client` and `zstd` are those of `refusal`; `checked` is the result of `check_batch`, or None.
+    """Check a batch that failed one of the fast checks in `append_as_leader`. Return the refusal, or the batch and its
+    largest timestamp. `client` and `zstd` mean the same as in `refusal`. `checked` is the result of `check_batch`, or
+    None if it was not called.
 
-    If the header's largest timestamp is below those of the records, it is corrected, as in Kafka. If the records are
-    not read, it is compared only with the first record's timestamp, which the header has.
+    If the header's largest timestamp is not that of the records, it is corrected, as in Kafka. If the records are not
+    read, it is corrected only if the first record's timestamp, which the header has, is later.
     """
     refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
     if refused is not None:

@@ -1,7 +1,7 @@
 """Collects the metrics of a node. Their names are those that Prometheus' JMX exporter gives to Kafka's MBeans, so
 Kafka's dashboards fit.
 
-Names of metrics that Kafka lacks begin with `squall_`. Counters begin with the node's start. Gauges are read at each
+Names of metrics that Kafka lacks begin with `squall_`. Counters are 0 when the node starts. Gauges are read at each
 scrape.
 """
 
@@ -66,11 +66,14 @@ class NodeMetrics:
     fetch: FetchApi
     requests: RequestMetrics
     longest_turn_s: Callable[[], float] | None = None
-    """Returns the CPU time, in s, of the longest task step since the last report. None: it is not measured."""
+    """Returns the CPU time, in s, of the longest task step since the last `TaskStepMeter.report`. None: not measured.
+    """
     state: int = field(default=STARTING)
 
     async def write(self) -> bytes:
-        """Return the text of all metrics. Other tasks run in between, so not all samples are of one moment."""
+        """Return all metrics as OpenMetrics text. Other tasks run while they are collected, so not all samples are of
+        one moment.
+        """
         families = [*self._node(), *self._traffic(), *self._requests()]
         await trio.lowlevel.checkpoint()
         families += self._controller()

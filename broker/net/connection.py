@@ -270,8 +270,9 @@ class Connection:
 
     @property
     def kept_bytes(self) -> int:
-        """Returns the bytes of memory that unsent responses take, at most. File slices that are next to be sent are not
-        counted, because they stay in their files. File slices that wait for an earlier response are counted.
+        """Returns an upper bound of the memory, in bytes, that unsent responses take. File slices that are next to be
+        sent are not counted, because they stay in their files. File slices that wait for an earlier response are
+        counted.
         """
         return self._out_bytes - self._out_in_files + self._answered_bytes
 

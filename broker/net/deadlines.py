@@ -55,7 +55,7 @@ class ParkedRequestTimers:
                 del self._buckets[item.bucket]
 
     def expire(self, now_ms: int) -> None:
-        """Expire the items that were due before the current tick, oldest first."""
+        """Expire the items whose deadline is in an earlier tick (`TICK_MS`) than `now_ms`, the earliest tick first."""
         current = now_ms // TICK_MS
         # A bucket whose tick is not over may hold deadlines that have not passed.
         for key in sorted([k for k in self._buckets if k < current]):

@@ -35,8 +35,9 @@ class FairScheduler:
     """Keeps the time budget of clients, and queues connections once the budget is spent: first come, first served.
 
     The budget is renewed after each complete pass of the event loop; `rounds` counts the renewals. While no connection
-    queues, a pass is complete when some connection asks a second time since the last renewal. While connections queue,
-    a task lets the next ones run, waits for a pass, and renews the budget.
+    queues, a pass is complete when some connection calls `must_queue` a second time since the last renewal. While
+    connections queue, a task (`_call`) renews the budget, lets the first ones in the queue run, waits for a pass, and
+    repeats.
     """
 
     def __init__(self, start_task: Callable[..., Any]) -> None:
@@ -46,8 +47,8 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections to let run next. If the budget was spent in the last pass, it is the
-        number of connections that were served in it. If not, it is doubled, up to `_MOST_AT_ONCE`.
+        """Gives the number of queued connections to let run in the next pass. If the last pass spent the whole budget,
+        it is the number of connections served in that pass. Otherwise it is doubled, up to `_MOST_AT_ONCE`.
         """
         self._served = 0
 
@@ -95,7 +96,7 @@ class FairScheduler:
         self._spent_s = 0.0
 
     async def _call(self) -> None:
-        """Let the next queued connections run, wait for a pass of the event loop, and repeat until the queue is empty.
+        """Let the next queued connections run, and wait for a pass of the event loop. Repeat until the queue is empty.
         """
         while self._queue:
             self._begin_round()

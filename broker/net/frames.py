@@ -112,8 +112,8 @@ class ReceiveMemoryLimit:
         return sorted(gained, key=gained.__getitem__)
 
     def _stuck(self) -> list[FrameReader]:
-        """Return the waiting readers, the largest holder first, if together they hold more than half of the memory:
-        then none of them might ever get the rest. Otherwise return [].
+        """Return the waiting readers if together they hold more than half of the memory, else []. Each might then wait
+        for memory that another one holds. The reader that holds the most comes first.
         """
         held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
         if sum(held.values()) <= self.limit // 2:
@@ -154,7 +154,7 @@ class FrameReader:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Returns the number of bursts so far, and the bytes of the incomplete frame received since."""
+        """Returns the number of bursts so far, and the number of bytes received of the next, incomplete frame."""
         return self._bursts, self._end - self._start
 
     @property

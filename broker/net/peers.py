@@ -208,8 +208,8 @@ class PeerClient:
         lane: str = "",
         left_s: float = inf,
     ) -> Any:
-        """Send a request whose body is encoded, as `request` does. `decode` gets the whole response frame, header
-        included, and must not keep the view.
+        """Send a request with the encoded `body`, and return the result of `decode`. `decode` gets the whole response
+        frame, header included, and must not keep the view. The other parameters and the errors are those of `request`.
         """
         patience_s = min(timeout_ms / 1000, left_s)
         give_up_at = self._env.mono() + patience_s

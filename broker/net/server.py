@@ -99,8 +99,8 @@ class Server:
         self._of_brokers: dict[Connection, None] = {}
         """Holds the connections of the listeners in `_inner`."""
         self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
-        """Schedules the connections that count as clients': those of all listeners outside `_inner`. They include
-        brokers' connections if there is only one listener.
+        """Schedules the connections of clients, which are those of all listeners outside `_inner`. It is not used if
+        brokers and clients share a listener.
         """
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
@@ -240,7 +240,7 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait for `Connection.release`, then for the scheduler. Charges `turns` and returns as `_give_way` does."""
+        """Wait for `Connection.release`, then until `turns` lets the connection run. All else is as in `_give_way`."""
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -253,12 +253,12 @@ class Server:
         return busy_since
 
     async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
-        """Wait until the connection may be served among the clients. Return the time then, in s of the node's clock."""
+        """Wait until `turns` lets the connection run. Return the time at which it may, in s of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
 
     def _is_active(self, conn: Connection) -> float:
-        """Restart the connection's idle time. Return the current time in s of the node's clock."""
+        """Record that the connection is active now. Return the current time, in s of the node's clock."""
         now = self._env.mono()
         conn.last_active_ms = int(now * 1000)
         return now
@@ -332,7 +332,7 @@ class Server:
             self.settle()
 
     def _handle(self, route: Route, request: Any, slot: PendingResponse, *, is_large: bool = False) -> None:
-        """Call the plain or waiting handler of a request, and send or await its response."""
+        """Call the plain or waiting handler of a request, and send its response. A thread encodes it if `is_large`."""
         if route.plain is None:
             assert route.waits is not None
             self._begin(partial(route.waits, request, slot), slot, holds=True, is_large=is_large)
@@ -404,7 +404,7 @@ class Server:
         slot.conn.close()
 
     def _handler_failed(self, slot: PendingResponse, bug: Exception) -> None:
-        """End the connection after a bug in a handler, one of OUR_BUGS. (An AssertionError stops the node instead.)"""
+        """End the connection: a handler raised one of OUR_BUGS, such as TypeError. (AssertionError stops the node.)"""
         where = " > ".join(frame.f_code.co_qualname for frame, _ in walk_tb(bug.__traceback__))
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug), where=where)
         slot.conn.close()
@@ -412,8 +412,8 @@ class Server:
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[PendingResponse, Any], None]:
-        """Adapt a handler that needs no task while it waits. Return a function of a request's `PendingResponse` and the
-        request, which calls `handler(request, version, answer)`. `answer` must be called once with the response body,
+        """Adapt a handler of the control plane, which needs no task while it waits. Return a function `ask(slot,
+        request)`. It calls `handler(request, version, answer)`, which must call `answer` once with the response body,
         now or later.
         """
 
@@ -446,8 +446,8 @@ class Server:
             self._limit_kept()
 
     def _limit_kept(self) -> None:
-        """Close the connections with the most unread responses while all together have too many bytes. A client may
-        ask, in few bytes, for more than memory holds, and read nothing.
+        """Close the client connections with the most unread bytes until all others are within
+        `squall.replies.max.bytes`. Short requests may have large responses, and a client may read none of them.
         """
         kept = {conn: size for conn in self._heavy if (size := conn.kept_bytes) > _MUCH_KEPT}
         self._heavy = dict.fromkeys(kept)

@@ -331,4 +331,6 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 }
 """Maps message and structure to the fields that are left out without an error if a version has no place for them."""
 LEFT_OUT: Final = {("DescribeQuorumResponse", "nodes")}
-"""Lists the (message, field) of IGNORABLE that Kafka's schemas do not call ignorable: its brokers omit them by code."""
+"""Lists (message, field) for fields that IGNORABLE has but Kafka's schemas do not mark as ignorable. Kafka omits such a
+field in the code of its brokers.
+"""

@@ -127,7 +127,7 @@ class ReaderEmitter(FunctionEmitter):
 
     def length(self, code: str, *, text: bool = False) -> None:
         """Emit code that reads a length into the variable `n`; -1 means null. `code` is the length's `struct` code in
-        versions without compact encodings, "h" or "i". `text` says that it is the length of a string.
+        versions without compact encodings, "h" or "i". `text` is that of `varint`: True for the length of a string.
         """
         if not self.flexible:
             self.run.append(("n", code))
@@ -149,8 +149,8 @@ class ReaderEmitter(FunctionEmitter):
 
     def varint(self, name: str, is_read: bool = False, *, text: bool = False) -> None:
         """Emit code that reads an unsigned varint into the variable `name`. `is_read` says that the variable already
-        holds the first byte. `text` says that it is the length of a string. The emitted code calls a function only if
-        the varint has more bytes.
+        holds the first byte. With `text` the varint is the length of a string: if it is too large, the emitted code
+        raises MalformedFrame. The emitted code calls a function only if the varint has more bytes.
         """
         if not is_read:
             self.out(f"{name} = view[at]")
@@ -212,7 +212,9 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {target} = None")
 
     def array_body(self, wire: FieldEncoding, target: str) -> None:
-        """Emit the reading of `n` elements."""
+        """Emit code that reads `n` elements into a list, and assigns it to `target`, such as "o.topics". Code emitted
+        before it has read `n`.
+        """
         out = self.out
         bulk = {"int8": ("int8s", 1), "int16": ("int16s", 2), "int32": ("int32s", 4), "int64": ("int64s", 8)}
         bulk["uuid"] = ("uuids", 16)
@@ -459,10 +461,11 @@ class WriterEmitter(FunctionEmitter):
         out("    w(content)")
 
     def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
-        """Return an expression that is true if a tagged field must be written: usually the one of `differs`.
+        """Return an expression that is true if a tagged field must be written. Usually it is that of `differs`: the
+        value is not the default.
 
         There are two exceptions. If the default is [] and the field is nullable, None must be written, too. A structure
-        whose fields all have immutable defaults is compared field by field.
+        whose fields all have immutable defaults is compared with these defaults field by field.
         """
         value = f"o.{wire.name}"
         if wire.nullable and field.default == ():

@@ -16,7 +16,9 @@ FIXED: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Maps the kinds of fixed width to their struct codes. The code "B" is the first byte of a varint."""
+"""Maps the kinds of fixed width to their `struct` codes. Emitters also use "B", the code of no kind: it is the first
+byte of a varint.
+"""
 
 SIZES: Final = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
@@ -55,8 +57,8 @@ class FieldModel:
     nullable: bool
     """Is True if the field is nullable in at least one version."""
     default: object
-    """Is an int, bool, float, str, bytes or None; () for an empty array; for "struct" fields None, or ... for a new
-    structure.
+    """Is an int, bool, float, str, bytes or None; () for an empty array. For "struct" fields it is None, or Ellipsis
+    for a new structure.
     """
     struct: str | None = None
     ignorable: bool = False

@@ -8,7 +8,7 @@ from squall.broker.protocol.codegen.model import HINTS, FieldModel
 from squall.broker.protocol.wire import ZERO_UUID
 
 WIDTH = 120
-"""Limits the length of a line, as everywhere in the project."""
+"""Limits the characters in a line of generated code. The limit is that of all code in the project."""
 
 
 class SourceWriter:

@@ -1,5 +1,5 @@
-"""Decodes and encodes Produce and Fetch by hand: the four messages that every batch passes through, and their
-counterparts for followers.
+"""Decodes requests and encodes responses of Produce and Fetch by hand, because every batch passes through them. For
+followers it also encodes Fetch requests and decodes Fetch responses.
 
 The messages are plain tuples and slices of the receive buffer instead of message objects. Topics keep the bytes that
 name them on the wire (UTF-8 name, or the 16-byte id from Fetch and Produce 13 on), which are the broker's dictionary

@@ -105,7 +105,8 @@ def _produce_flexible(view: memoryview, at: int, version: int, most: int) -> tup
 
 
 def _produce_parts_flexible(view: memoryview, at: int, most: int) -> tuple[list[ProducePart], int]:
-    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after them.
+    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after the
+    fields. Raises MalformedFrame for more than `most` partitions.
     """
     count = view[at]
     at += 1
