@@ -96,8 +96,7 @@ class FairScheduler:
         self._spent_s = 0.0
 
     async def _call(self) -> None:
-        """Let the next queued connections run, and wait for a pass of the event loop. Repeat until the queue is empty.
-        """
+        """Let the next queued connections run, and wait for a pass of the event loop. Repeat until none is queued."""
         while self._queue:
             self._begin_round()
             self._served = 0
