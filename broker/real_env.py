@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 BACKLOG = 1024
 MAX_PIECES = 1024
-"""Limits the pieces of one sendmsg call: IOV_MAX of Linux."""
+"""Limits the buffers of one sendmsg call: IOV_MAX of Linux."""
 ACCEPT_BACK_OFF_S = 0.1
 OUT_OF_HANDLES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 COPY_CHUNK = 256 * 1024

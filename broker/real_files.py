@@ -16,7 +16,7 @@ RESERVED_FROM = 4 << 20
 more than they hold.
 """
 RESERVED = 32 << 20
-"""Gives the bytes that are reserved at a time."""
+"""Gives the bytes of disk space that a file reserves at a time."""
 MIN_FREE_BYTES = 1 << 30
 """Gives the free bytes on the disk below which nothing is reserved: if space is short, the first writer gets it."""
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE

@@ -46,8 +46,8 @@ length.
 """
 _TWO_BYTE_MASK: Final = 0x8081
 _TWO_BYTE_LENGTH: Final = 0x0080
-"""Equals `pair & _TWO_BYTE_MASK` if `pair` (two bytes, little-endian) is a complete zigzag varint that is not negative:
-the first byte has the continuation bit, the second byte has not, and the lowest bit is 0.
+"""Is `pair & _TWO_BYTE_MASK` for each pair of bytes (little-endian) that is a complete zigzag varint of a length: the
+first byte has the continuation bit, the second byte has not, and the lowest bit, the sign, is 0.
 """
 _ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """Maps each zigzag varint of one byte to its value."""
@@ -178,10 +178,11 @@ def encode_batch(
     control: bool = False,
     timestamp_type: int = 0,
 ) -> bytes:
-    """Encode one batch of at least one record.
+    """Encode one batch of at least one record. A tuple has the fields of a `Record`.
 
     The offsets of the records must ascend; they are shifted so that the first is `base_offset`. With timestamp_type 1
-    the largest timestamp counts for all. ValueError for records that do not fit.
+    readers take the largest timestamp for every record. Raises ValueError if there is no record, if the offsets do not
+    ascend, or if a number does not fit into its field of the header.
     """
     if not records:
         raise ValueError("a batch needs at least one record")
@@ -293,8 +294,9 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
 
 
 def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
-    """Return the records that fill `body`. The most common form is read without calls: two bytes for the record's size
-    and for the value's length, one byte for each delta and for the key's length, no headers.
+    """Return the records that fill `body`. Records of the most common form are read without function calls, to save
+    time. Such a record has no headers. Its size and its value's length take two bytes each; its timestamp delta, its
+    offset delta and its key's length take one byte each.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None

@@ -27,7 +27,9 @@ ZERO_UUID: Final = bytes(16)
 """Is the UUID that means none."""
 
 NEW: Any = object()
-"""Marks a constructor argument that was not given, so that each object gets a new value (an empty list, say)."""
+"""Is the default of a constructor argument whose default value is mutable, such as an empty list: each object gets a
+new list.
+"""
 
 DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
 """Lists the errors that a decoder raises for a read behind the end, or for text that is no UTF-8."""

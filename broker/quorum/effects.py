@@ -42,9 +42,11 @@ class AppendFetchedBatches:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Asks to remove the records at and after `to_offset`. `generation` numbers such changes of the log. The caller
-    passes `Raft.synced` the number of the last change before a sync began, so that a sync from before this one is
-    ignored.
+    """Asks to remove the records at and after `to_offset`. `generation` numbers the changes that remove records: each
+    Truncate and each InstallSnapshot has the next number.
+
+    When a sync ends, the caller passes to `Raft.synced` the generation that was the newest when the sync began. The
+    core ignores the sync if a newer generation exists by then.
     """
 
     to_offset: int
@@ -91,13 +93,15 @@ class Ready(NamedTuple):
     """
 
     state: QuorumState | None
-    """Must be durable (temporary file, fsync, rename, fsync of the folder) before any of the effects below begins."""
+    """Holds the epoch, vote and leader to make durable before `log` and `messages` are carried out (temporary file,
+    fsync, rename, fsync of the folder); None if they have not changed.
+    """
     log: tuple[LogOp, ...]
     """Holds the changes of the log. They must be in the page cache, in this order, before the messages are sent,
     because replies read the log.
     """
     messages: tuple[QuorumMessage, ...]
-    """May be sent in any order. For each request the caller calls `Raft.step` with the reply or `Raft.failed`, exactly
-    once.
+    """Holds the messages to send, in any order. For each request the caller calls `Raft.step` with the reply or
+    `Raft.failed`, exactly once.
     """
     notes: tuple[QuorumTraceEvent, ...]

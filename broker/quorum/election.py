@@ -71,7 +71,9 @@ class VoteTally:
 
     @property
     def lost(self) -> bool:
-        """Is True if a majority cannot be reached any more, or all voters have answered or are unreachable."""
+        """Is True if the election has failed: too many voters refused, or every voter has answered or is unreachable
+        and a majority was not reached.
+        """
         refused = sum(answer is False for answer in self._answers.values())
         voters = len(self._settings.voters)
         # Unreachable voters (None) may still grant their vote, so they count only once every voter is accounted for.

@@ -36,7 +36,8 @@ class ElectionTimers:
     def for_votes(self, fresh: bool) -> int:
         """Return the time-out of an election. A voter that has granted its vote waits as long for the result.
 
-        If `fresh`, the first time-outs are short, and each lost election makes the next time-out longer.
+        If `fresh` (the cluster has never had a leader), the first time-outs are short, and each lost election makes the
+        next time-out longer.
         """
         timeout = self._settings.election_timeout_ms
         if fresh:

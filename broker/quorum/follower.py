@@ -36,7 +36,7 @@ class SnapshotDownload:
 
 
 class FetchFromLeaderState:
-    """Tracks a node's fetches from its leader. Other classes only read the fields."""
+    """Tracks a node's fetches from its leader. `Raft` also changes `download`; no other field is set from outside."""
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
         self._settings, self._rng = settings, rng

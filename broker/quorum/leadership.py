@@ -81,7 +81,8 @@ class LeaderState:
         return end if end > self.epoch_start_offset else 0
 
     def majority_heard_ms(self, now_ms: int) -> int:
-        """Return the latest time such that a majority of the voters, the leader included, has fetched at it or later.
+        """Return the latest time, in ms, since which a majority of the voters has fetched. The leader counts as if it
+        had fetched now: of three voters, the result is the later one of the other two voters' last fetches.
         """
         heard = sorted([now_ms, *(replica.fetched_ms for replica in self.voters.values())], reverse=True)
         return heard[self._settings.majority - 1]

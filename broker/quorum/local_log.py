@@ -31,7 +31,7 @@ class LocalLogModel:
         records.
         """
         self.generation = 0
-        """Counts the truncations."""
+        """Counts the changes that removed records: truncations and installed snapshots."""
         self.ops: list[LogOp] = []
         """Holds the operations to be carried out; see `take_ops`."""
 
@@ -102,8 +102,8 @@ class LocalLogModel:
         self.ops.append(InstallSnapshot(snapshot, self.generation))
 
     def synced(self, end_offset: int, generation: int) -> bool:
-        """Note that the log is durable up to `end_offset`. Returns False if the log was truncated since that sync
-        began.
+        """Note that the log is durable up to `end_offset`. `generation` is the one at which that sync began. Returns
+        False if records were removed since then (`self.generation` is higher).
         """
         if generation != self.generation:
             return False

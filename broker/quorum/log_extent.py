@@ -124,12 +124,12 @@ class LogExtent:
 
 
 def continues_from_snapshot(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a log found on disk contains the snapshot's last record; `epochs` are the log's (epoch, first
-    offset).
+    """Return whether a log found on disk continues from `snapshot`; if not, the caller empties the log. `epochs` holds
+    the log's (epoch, first offset) pairs.
 
-    The log does not contain it if the log ends before the snapshot does, or if the log's record at that offset has
-    another epoch. Both can happen after a power loss: it can undo an unsynced truncation, while a snapshot survives
-    that holds records written after the truncation.
+    The result is False if the log ends before the snapshot does, or if it holds the snapshot's last record with another
+    epoch. Both can happen after a power loss: it can undo an unsynced truncation, while a snapshot survives that holds
+    records written after the truncation.
     """
     if end_offset < snapshot.end_offset:
         return False

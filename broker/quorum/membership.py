@@ -96,7 +96,9 @@ class QuorumMembership:
         assert self.local.synced_offset <= log.end_offset, f"synced to {self.local.synced_offset} of {log.end_offset}"
 
     def enter(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change to another role, and drop all state that belonged to the old role."""
+        """Change to another role, and drop all state that belonged to the old role. The new role's time-out expires at
+        `deadline_ms`; `why` is the reason to trace ("no majority fetches", for example).
+        """
         self.role = role
         self.deadline_ms = deadline_ms
         self.tally = None

@@ -281,8 +281,8 @@ class Raft:
         return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node's own pre-vote has priority: it began just now, with an equal log and the lower id.
-        If both nodes granted the other's pre-vote, both would begin an epoch, vote for themselves, and elect no leader.
+        """Return whether this node's own pre-vote has priority over `candidate`'s: this node has just begun it, with an
+        equal log and the lower id. If each granted the other's, both would become candidates and neither would win.
         """
         tally = self.member.tally if self.role is Role.PROSPECTIVE else None
         if tally is None or tally.refused_by(candidate) or self.node_id > candidate:
@@ -368,7 +368,7 @@ class Raft:
                 pass
 
     def _learn(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Follow `leader_id` in `epoch`, or only enter `epoch` (NO_NODE), if the epoch or its leader is new here."""
+        """Enter `epoch` if it is newer. Follow `leader_id` (may be NO_NODE) if this node knew no leader of `epoch`."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
             pause_ms = self._timers.before_candidacy(self.member.is_fresh)
@@ -426,7 +426,7 @@ class Raft:
         return True
 
     def _leader_gone(self, now_ms: int, pause_ms: int) -> None:
-        """Begin an election soon, without a time-out, because the leader itself has said that it no longer leads."""
+        """Begin an election after at most `pause_ms`: the leader has resigned. An observer asks for the new leader."""
         self._following.leader_gone()
         if self._settings.is_voter:
             self.member.deadline_ms = min(self.member.deadline_ms, now_ms + pause_ms)
@@ -445,7 +445,7 @@ class Raft:
         self._close_round(tally, now_ms)
 
     def _close_round(self, tally: VoteTally, now_ms: int) -> None:
-        """End an election whose outcome is decided."""
+        """End the round of pre-votes or votes that `tally` counts, if it is won or lost."""
         if tally.lost or self.member.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")
         elif tally.won and self.role is Role.PROSPECTIVE:

@@ -1,1 +1,1 @@
-"""Hosts the replicas of this broker: replica manager, purgatory, fetchers, flushes and ISR proposals."""
+"""Hosts the replicas of this broker: replica manager, purgatory, fetchers, flushes, and requests for ISR changes."""

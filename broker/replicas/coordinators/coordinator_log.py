@@ -52,8 +52,8 @@ OF_A_BATCH, OF_A_RECORD = 61, 30
 def batches(
     records: Sequence[tuple[bytes, bytes | None]], whole: int, most_bytes: int
 ) -> list[Sequence[tuple[bytes, bytes | None]]]:
-    """Split (key, value) pairs into as few batches as possible, with at most `most_bytes` bytes each. The first batch
-    has at least `whole` records, and every batch has at least one record, however large it is.
+    """Split (key, value) pairs into as few batches as possible, with at most `most_bytes` bytes each. Two kinds of
+    batches may be larger: the first, because the first `whole` records stay together, and a batch of a single record.
     """
     found, first, size = [], 0, OF_A_BATCH
     for n, (key, value) in enumerate(records):
@@ -234,9 +234,9 @@ class CoordinatorLog:
             self._wait_for(offset + 1).calls.append(call)
 
     def _wait_for(self, end_offset: int) -> _CommitWait:
-        """Return a wait that ends once `end_offset` is committed. Waits are kept in the order of their offsets, so an
-        existing wait for this or the next higher offset is returned if there is one. (A transaction marker may be
-        registered after waits for higher offsets.)
+        """Return a wait that ends once `end_offset` is committed. Waits are kept in the order of their offsets, and a
+        new wait is only added at the end. If waits for this or higher offsets exist, the lowest of them is returned
+        instead: a transaction marker may be registered after waits for higher offsets.
         """
         awaited = self._awaited
         while awaited and self.is_committed(awaited[0].end_offset - 1):

@@ -68,7 +68,7 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
 TOMBSTONE_COST = 10
-"""Counts the writing of tombstones for a group as this many of the EXPIRED_IN_A_TURN checks."""
+"""Gives how many of the EXPIRED_IN_A_TURN checks are used up by writing the tombstones of one group."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 """Give the first and the longest pause between checks whether followers' fetches prove that this broker still leads."""
@@ -126,7 +126,7 @@ class GroupCoordinator:
         # look for another coordinator.
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
-        """Gives the seconds after which a coordinator whose followers do not fetch may have been replaced."""
+        """Limits how long, in seconds, an OffsetFetch waits for proof that this broker is still the coordinator."""
         self._unconfirmed: dict[HostedGroupShard, deque[UnconfirmedFetch]] = {}
         """Maps a shard to its waiting OffsetFetch requests (require_stable), oldest first: see `_confirm_later`."""
         self._unconfirmed_bytes = 0
@@ -151,7 +151,7 @@ class GroupCoordinator:
         return group_number(self._config, "consumer.session.timeout.ms", given, of_broker)
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set the function that starts tasks. Call this before the control plane gives its first `Order`."""
+        """Set the function that starts tasks. Call this before the broker hosts its first partition."""
         self._start_soon = start_soon
 
     def inspect(self) -> dict[int, HostedGroupShard]:
@@ -490,7 +490,7 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """Return the number of offsets in the responses. A request for all offsets of a group does not give it."""
+    """Return the number of committed offsets in the responses (a request for all offsets does not give a number)."""
     answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 

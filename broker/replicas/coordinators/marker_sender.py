@@ -5,9 +5,10 @@ Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the ma
 again, to the leader that the partition has by then, if the partition answers an error, or if the leader is unknown or
 unreachable.
 
-A partition whose topic is missing in this broker's image needs no marker, because the topic was deleted. It cannot be
-missing because the image is old: each coordinator's leader epoch begins with a metadata record, so the image is at
-least as new as that of any earlier coordinator that added the partition.
+A partition whose topic is missing in this broker's metadata image needs no marker, because the topic was deleted. It
+cannot be missing because the image is old. Each leader epoch of a coordinator begins with a metadata record, and this
+broker's image includes the record of its own epoch. An earlier coordinator added its partitions before it applied that
+record, so its image was older.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class MarkerJob:
         """
 
     def marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
-        """Return the marker for some of the partitions."""
+        """Return this job's entry of a WriteTxnMarkers request. It names only `partitions`: those that the request's
+        receiver leads.
+        """
         topics: dict[str, list[int]] = {}
         for name, index in partitions:
             topics.setdefault(name, []).append(index)
@@ -92,7 +95,9 @@ class MarkerSender:
         timeout_ms: int,
         written: Callable[[MarkerJob], None],
     ) -> None:
-        """Set up the sender. `written` is called, from a task of its own, once all markers of a job are written."""
+        """Set up the sender. `peers` sends requests to other brokers, each with the time-out `timeout_ms`. `written` is
+        called, from the sender's own task, once all markers of a job are written.
+        """
         self._env, self._node_id, self._image, self._peers = env, node_id, image, peers
         self._timeout_ms, self._written = timeout_ms, written
         self._jobs: dict[MarkerJob, None] = {}

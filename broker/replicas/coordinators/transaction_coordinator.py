@@ -60,8 +60,8 @@ FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
 """Limits how many bytes of the log a load reads before other tasks run."""
 BYTES_OF_THE_END = 64
-"""Gives the bytes, at most, by which the record that ends a transaction is larger than the record before it. The end
-also holds the client's transaction version and the next producer id.
+"""Gives the bytes, at most, by which the record that ends a transaction is larger than the record before it. The larger
+record also holds the client's transaction version and the next producer id.
 """
 DUE_IN_A_TURN = 100
 """Limits how many transactions are aborted, or transactional ids are expired, before other tasks run: some 10 ms."""
@@ -124,8 +124,8 @@ class TransactionCoordinator:
         replicas.role_watchers[TOPIC] = self.role_changed
 
     def bind(self, start_soon: Callable[..., None], markers: MarkerSender) -> None:
-        """Set the function that starts tasks and the sender of markers. Call this before the control plane gives its
-        first `Order`.
+        """Set the function that starts tasks and the sender of markers, and start the periodic tasks. Call this before
+        the broker hosts its first partition.
         """
         self._start_soon, self._markers = start_soon, markers
         start_soon(self._abort_timed_out)
@@ -354,7 +354,8 @@ class TransactionCoordinator:
         until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
         """Wait for `until(turn)`, then decide the requests in the queue `turn` in the order in which they came. `until`
-        returns NONE, or the error for the first request. `name` is the transactional id.
+        waits for what the first request lacks (a producer id, for example). It returns NONE, or the error for the first
+        request. `name` is the transactional id.
         """
         error = await until(turn)
         if shard.turns.get(name) is not turn:
