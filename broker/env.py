@@ -1,12 +1,14 @@
 """Defines `Env`, the interface of node code to its environment: clock, randomness, network, files.
 
 Broker and client code never touches a real clock, socket, file, thread or random source. It gets one `Env` per node
-incarnation and uses that. `real_env` implements it over the operating system; the simulator implements it over a seed.
-Calls that do not wait in the real world (page-cache writes, sends that fit into the socket's buffer) do not wait here;
-calls that wait there, wait here. Nurseries, events, cancel scopes and channels stay plain trio.
+incarnation and uses that. `real_env` implements it with the operating system. The simulator implements it with
+simulated clocks, links and disks, which behave the same in each run of a seed. A call waits in the simulator only if it
+waits in the real world: page-cache writes and sends that fit into the socket's buffer do not. Nurseries, events, cancel
+scopes and channels stay plain trio.
 
-A simulated call may raise `NodeDead` at any point: the incarnation has been killed there. It derives from BaseException
-so that no `except Exception` or `finally` can act for a dead node.
+A simulated call may raise `NodeDead` at any point: the incarnation has been killed there. It derives from
+BaseException, so `except Exception` does not catch it. A `finally` block still runs, but its calls of the Env raise
+`NodeDead` again.
 """
 
 # trio, and one event loop for each broker: its structured concurrency is deterministic under a virtual clock. asyncio
@@ -59,7 +61,8 @@ class File(Protocol):
         """Cut (or zero-extend) the file to `size` bytes."""
 
     def seal(self) -> None:
-        """Give back the disk space that was reserved for appends, because no append follows for now. Changes no byte.
+        """Give back the disk space that was preallocated for appends, because no append follows for now. Content and
+        size stay the same.
         """
 
     def fsync(self) -> None:
@@ -113,9 +116,10 @@ class Fs(Protocol):
 
 class Transport(Protocol):
     """Represents one end of a connection, built for few copies and few wake-ups. It is not `trio.abc.Stream`, because
-    the hot path needs `recv_into` with a kept buffer, a `send` that takes what fits now, and `send_file`.
+    the hot path needs a `recv_into` that reuses its buffer, a `send` that takes what fits now, and `send_file`.
 
-    Non-blocking calls never wait; the two waits never move data. All raise LinkClosed once the link has ended.
+    Non-blocking calls never wait; `wait_readable` and `wait_writable` never move data. All raise LinkClosed once the
+    link has ended.
     """
 
     __slots__ = ()
@@ -143,7 +147,7 @@ class Transport(Protocol):
         """Wait until `send` would take something."""
 
     def close(self) -> None:
-        """End the connection; this wakes both waits with LinkClosed. Idempotent."""
+        """End the connection: tasks in `wait_readable` or `wait_writable` get LinkClosed. Idempotent."""
 
     def abort(self) -> None:
         """Close by a reset (TCP's RST): bytes that were sent and not delivered yet are dropped. Idempotent."""
@@ -215,4 +219,4 @@ class Env(Protocol):
         """Run a blocking function (fsync, a large checksum) off the event loop and wait for its result."""
 
     def trace(self, event: str, **fields: Any) -> None:
-        """Write one line of the node's trace, about an event that decides what happens to data."""
+        """Write one line of the node's trace: an event such as "isr_rejected", and its fields."""

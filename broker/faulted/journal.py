@@ -70,12 +70,12 @@ class FileJournal:
             self._start_over()
 
     def record_write(self, offset: int, length: int, size_before: int, replaced: Buffer = b"") -> None:
-        """Record a write of `length` bytes over `replaced` that is about to happen."""
+        """Record a write of `length` bytes that is about to happen. `replaced`: the bytes that it overwrites."""
         self._note(WRITE, offset, length, size_before, replaced)
         self.pending_bytes += length
 
     def record_truncation(self, size: int, size_before: int, replaced: Buffer = b"") -> None:
-        """Record a truncation to `size` that is about to happen and removes `replaced`."""
+        """Record a truncation to `size` bytes that is about to happen. `replaced`: the bytes that it removes."""
         self._note(CUT, size, 0, size_before, replaced)
 
     def mark(self) -> int:

@@ -44,8 +44,8 @@ class DirectoryJournal:
         self.changes.append(change)
 
     def settle(self, count: int) -> list[NameChange]:
-        """Note that the first `count` changes are durable. Returns them, because the files that they kept can be
-        deleted.
+        """Note that the first `count` changes are durable, and return them. The caller deletes the files that were kept
+        to undo them (`NameChange.kept`).
         """
         settled, self.changes = self.changes[:count], self.changes[count:]
         fresh = self.path + ".new"

@@ -2,9 +2,9 @@
 broker.
 
 Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the last applied control file; the
-incarnation that applied it; bytes treated as written back because too many were unsynced; and SLOTS slots of four
-numbers: a fault's number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its
-number modulo SLOTS. At the end, the numbers of all fsyncs, writes and sends.
+incarnation that applied it; bytes treated as written back by the kernel, because more than `limit_bytes` were unsynced;
+and SLOTS slots of four numbers: a fault's number, calls that it matched, calls that it failed or slowed, its limit. A
+fault's slot is its number modulo SLOTS. At the end, the numbers of all fsyncs, writes and sends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FaultTally:
         self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
     def note(self, head: TallyHeader) -> None:
-        """Write the header: it has the serial of the control file that the broker has applied."""
+        """Write the header: the serial of the last applied control file, and the other fields of `TallyHeader`."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
 

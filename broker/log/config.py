@@ -36,8 +36,8 @@ class LogConfig:
 
     @classmethod
     def of(cls, source: object, **changes: Any) -> LogConfig:
-        """Copy the settings that `source` (such as a topic's settings in force) has as attributes; `changes` override
-        them.
+        """Copy the settings from the attributes of `source`, such as a `TopicConfig`. Settings that `source` lacks have
+        their defaults. `changes` override both.
         """
         values = {name: getattr(source, name) for name in _NAMES if hasattr(source, name)}
         values.update(changes)

@@ -94,7 +94,7 @@ class DurabilityTracker:
     def job(
         self, fs: Fs, directory: str, segments: Sequence[Segment], end_offset: int, generation: int, *, indexes: bool
     ) -> FlushJob | None:
-        """Return the job that `Log.begin_flush` returns, or None if all is durable.
+        """Return a job that fsyncs all files and names that are not durable yet, or None if there are none.
 
         The last of `segments` is the active one. `end_offset`: the log's end. `generation`: the log's count of
         truncations. `indexes`: include the indexes of the active segment.

@@ -1,4 +1,5 @@
-"""Keeps the start offset of each leader epoch in a log (mechanisms E1, E2; KIP-101, KIP-279)."""
+"""Keeps the start offset of each leader epoch in a log (mechanisms E1 and E2 in docs/mechanisms.md; KIP-101, KIP-279).
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class HighWatermarkCheckpoint:
         assert self._draft is None or self._draft.offsets.get(place, 0) <= end_offset
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Lower the high watermarks of several partitions as `cut` does; `ends` has the end offset of each log."""
+        """Lower each high watermark that is above the end of its log, durably. `ends`: the end offset of each log."""
         # A draft's new name may not be durable yet: a power loss would bring the previous offsets back.
         offsets, previous = self._offsets, self._previous
         beyond = {

@@ -30,7 +30,7 @@ class IndexFile(Generic[E]):
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> E:
-        """Make an entry from the field values that `ENTRY` unpacked."""
+        """Make an entry from its fields, as `ENTRY`, the binary layout of one entry, unpacks them."""
         raise NotImplementedError
 
     __slots__ = ("_count", "_file", "_fs", "_path", "_pending")
@@ -201,7 +201,9 @@ class AbortedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """Gives the last stable offset after the marker was appended, if everything up to the marker is replicated."""
+    """Gives the start of the oldest transaction that was still open after the marker, or `last_offset` + 1 if none was.
+    It ignores the high watermark.
+    """
 
 
 class AbortedIndex(IndexFile[AbortedTxn]):
@@ -212,7 +214,7 @@ class AbortedIndex(IndexFile[AbortedTxn]):
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> AbortedTxn:
-        """Make an entry from the field values that `ENTRY` unpacked. Drops the first of them, the format version."""
+        """Make an entry from its fields in the file. Drops the first field, the format version."""
         _, *fields = iterable
         return AbortedTxn(*fields)
 

@@ -1,4 +1,4 @@
-"""Implements one partition's log: append, slice, truncate, flush (mechanism L1). Batches stay compressed (L3).
+"""Implements one partition's log (mechanisms L1 and L3 in docs/mechanisms.md): append, slice, truncate, flush.
 
 The hot path is `append_as_leader`, `append_as_follower` and `slice`. An append unpacks 61 bytes, checks one CRC and
 writes once; a slice is two binary searches in memory. Single records are read only if the topic's settings require it.
@@ -46,7 +46,7 @@ from squall.broker.protocol.records import (
 )
 
 SMALL_BYTES = 1 << 20
-"""Is the size in bytes below which a segment counts as small: Kafka 4 lets no topic ask for less (KIP-1030)."""
+"""Is the size in bytes below which a segment counts as small: the minimum of segment.bytes in Kafka 4 (KIP-1030)."""
 
 
 class Log:
@@ -320,7 +320,7 @@ class Log:
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """Return a lookup below `limit`: of the first record since `timestamp` (ms), or of the newest if it is None."""
+        """Return a lookup below `limit`: the first record since `timestamp` (ms), or the largest timestamp if None."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
@@ -328,7 +328,7 @@ class Log:
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
-        """Return an upper bound of the offsets in a slice from `offset` on. It may be too high, as no batch is read."""
+        """Return an offset above all those of the slice `found` from `offset` on. May be too high: reads no batch."""
         for segment in self.segments[segment_at(self.segments, offset) :]:
             if segment.file is found.file:
                 return segment.bound_at(found.position + found.length)
@@ -336,7 +336,7 @@ class Log:
 
     def recall_undecided(self, high_watermark: int) -> None:
         """Restore `producers.undecided` after loading (mechanism R5): the ended transactions whose markers are not
-        below `high_watermark` yet. Reads the batches, because producer snapshots do not list these transactions.
+        below `high_watermark`, so not committed. Reads the batches, because producer snapshots lack these transactions.
         """
         if high_watermark < self.log_end_offset and self.producers.has_ended_transactions():
             start, end = self.segments[0].base_offset, self.log_end_offset
@@ -394,8 +394,8 @@ class Log:
         self._check()
 
     def _lower(self, offset: int) -> None:
-        """Lower recovery point and log start to `offset` before the records after it are removed. Otherwise, after new
-        appends and a crash, recovery would trust bytes that were never synced, or reject the new ones.
+        """Lower recovery point and log start to `offset` before the records after it are removed. Otherwise recovery
+        after a crash would trust unsynced batches below the old point, or discard all below the old start.
         """
         assert offset <= self.log_end_offset
         if offset < self.recovery_point or offset < self.log_start_offset:

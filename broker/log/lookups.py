@@ -85,8 +85,9 @@ class CandidateBatch(NamedTuple):
     def search(self, is_given_up: Callable[[], bool] = lambda: False) -> TimestampAndOffset | None:
         """Return the first record with at least the wanted timestamp, or None. Does not access the log.
 
-        If the records cannot be read, returns the timestamp and offset in the batch header instead. The same holds if
-        they decompress to more than `max_bytes`, or if `is_given_up`, which is called from time to time, returns True.
+        If the records cannot be read, returns the largest timestamp and the first offset in the batch header instead.
+        The same holds if they decompress to more than `max_bytes`, or if `is_given_up` returns True. The search calls
+        `is_given_up` from time to time, because its caller may no longer need the result.
         """
         header, data = self.header, memoryview(self.data)
         try:

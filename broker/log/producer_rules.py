@@ -124,9 +124,11 @@ class ProducerRules:
         return 0 if epoch > entry.epoch else entry.next_sequence
 
     def begins_too_late(self, verification: VerificationStateEntry | None, first_sequence: int) -> bool:
-        """Return whether the first batch of an unknown producer has a too large sequence to be the first that it sent.
-        If a retried batch that overtook another were appended, the other would be out of order for ever (KAFKA-14904).
-        Producers with transaction version 2 always begin with 0.
+        """Return whether a producer's first batch in this log has a too large sequence, because earlier batches have
+        not arrived yet. If it were appended, the earlier batches would be out of order for ever (KAFKA-14904).
+
+        With transaction version 2 the first sequence must be 0. With version 1 it must be the smallest first sequence
+        of the batches that wait for verification.
         """
         if verification is None:
             return False

@@ -92,7 +92,9 @@ class ProducerStates(ProducerRules):
     def check_marker(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
     ) -> ErrorCode | None:
-        """Check a coordinator's marker. Return None if it may be appended, NONE if the log has it, or an error code."""
+        """Check a coordinator's marker. Return None if it may be appended, `ErrorCode.NONE` if it is a duplicate, or an
+        error code.
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
             return None

@@ -1,4 +1,4 @@
-"""Loads a log from its directory, and recovers it first after an unclean shutdown (mechanism L6).
+"""Loads a log from its directory, and recovers it first after an unclean shutdown (mechanism L6 in docs/mechanisms.md).
 
 A clean log is used as its files are; only its end is read. Otherwise everything from the recovery point on is checked
 batch by batch and truncated at the first damage; indexes, epochs and producer state are rebuilt from the batches.

@@ -1,4 +1,4 @@
-"""Finds the segments that retention may delete (mechanism L4)."""
+"""Finds the segments that retention may delete (mechanism L4 in docs/mechanisms.md)."""
 
 from __future__ import annotations
 

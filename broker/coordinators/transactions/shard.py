@@ -60,8 +60,8 @@ class TransactionCoordinatorShard(TransactionRules):
         self.transactions = {}
         self._offsets: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
-        """Holds the offset of the last tombstone, which may have removed any unknown id. A response about an unknown id
-        must not be sent before this tombstone is committed.
+        """Holds the offset of the last tombstone. A response about an unknown id waits until this tombstone is
+        committed, because it, or one before it, may have removed the id.
         """
 
     # ---------------------------------------------------------------------------------------------------------- replay
@@ -246,9 +246,11 @@ class TransactionCoordinatorShard(TransactionRules):
         """Return a record that fences the producer of the open transaction: it raises the epoch and decides the abort.
         One record does both, so that the producer is never fenced while the abort is undecided.
 
-        With transaction version 2 the producer may still claim its old epoch and continue after a time-out (KIP-588,
-        KIP-360), until another producer initializes. In the last epoch the fence cannot raise the epoch; partitions
-        then handle the marker as one of version 1.
+        With transaction version 2 the record keeps the old epoch in `last_epoch`. After a time-out the producer may
+        claim that epoch and continue (KIP-588, KIP-360), until another producer initializes.
+
+        A transaction in MAX_EPOCH has no higher epoch, so it is aborted in that epoch. Its record then has the client
+        version V1, because partitions refuse a marker of version 2 whose epoch is not higher.
         """
         assert found.state == TxnState.ONGOING
         version = V1 if self.is_last_epoch(found.epoch) else self.settings.version
@@ -297,7 +299,7 @@ class TransactionCoordinatorShard(TransactionRules):
         return TxnCoordinatorResult(TxnResponse(), (TransactionLogRecord(found.transactional_id, after),))
 
     def _verify(self, found: TransactionMetadata | None, request: VerifyPartitions, *_: int) -> TxnCoordinatorResult:
-        """Return, for each of these partitions, whether the transaction contains it."""
+        """Return NONE for each partition of the request that is in the transaction, else TRANSACTION_ABORTABLE."""
         if not request.transactional_id:
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:
@@ -326,7 +328,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _end(
         self, found: TransactionMetadata | None, request: EndTransaction, now_ms: int, fresh_id: int
     ) -> TxnCoordinatorResult:
-        """Decide an EndTxn of either transaction version."""
+        """Decide an EndTxn of either transaction version. `fresh_id`: an unused producer id, or -1 if there is none."""
         if not request.transactional_id:
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:

@@ -18,8 +18,8 @@ MAX_EPOCH: Final = 32_767
 """Is the last epoch of a producer id. Clients get only lower epochs, so that a fence can always raise a client's epoch.
 """
 V1: Final = 0
-"""Is the transaction version of clients whose producer epoch stays the same between transactions. Kafka's records have
-0 for these clients (versions 0 and 1).
+"""Is the transaction version of clients that keep their producer epoch from one transaction to the next. As in Kafka's
+records, 0 means transaction.version 0 or 1.
 """
 V2: Final = 2
 """Is the transaction version with which each end of a transaction raises the producer epoch (KIP-890 part 2)."""
@@ -38,9 +38,11 @@ class TxnState(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """The id is being expired. Kafka has this state in memory only."""
+    """Kafka has this state in memory while an id expires. No transaction has it here."""
     PREPARE_EPOCH_FENCE = 7
-    """The producer is being fenced. Kafka has this state in memory only; here a single record fences and aborts."""
+    """Kafka has this state in memory while it fences a producer. No transaction has it here: a single record fences the
+    producer and decides the abort.
+    """
 
 
 STATE_NAMES: Final = {
@@ -116,8 +118,8 @@ class TransactionLogRecord:
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """Asks for a producer id and epoch, or for a higher epoch after an error (KIP-360), in which case it claims the
-    previous id and epoch.
+    """Asks for a producer id and epoch. After an error (KIP-360) it asks for a higher epoch: `producer_id` and `epoch`
+    are then those that the producer had, else -1.
     """
 
     transactional_id: str
@@ -207,7 +209,9 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class TxnResponse:
-    """Holds the response to a request, in the terms of its latest version; the APIs translate it for older versions."""
+    """Holds the response to a request, with the error codes of the latest version of its API. The handlers in
+    `squall.broker.apis.transactions` translate them for clients of older versions.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -220,8 +224,8 @@ class TxnResponse:
 
 @dataclass(frozen=True, slots=True)
 class TxnCoordinatorResult:
-    """Holds the records to append and the response. The response may be sent once the records, and all records that it
-    depends on, are committed.
+    """Holds the records to append and the response. The response may be sent once these records are committed. If there
+    are none, it depends on an earlier record: see `TransactionCoordinatorShard.offset_of`.
     """
 
     answer: TxnResponse
