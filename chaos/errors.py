@@ -45,8 +45,8 @@ def error_message(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return Python's traceback as text, with the error's message as its last line. Python would end the traceback of a
-    group with dashes, and a long message may have several lines.
+    """Return Python's traceback as text, with the error's message (`error_message`) as its last line. The message is
+    added if Python ends the text otherwise: with dashes after an ExceptionGroup, or with a message of several lines.
     """
     import traceback
 

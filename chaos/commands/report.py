@@ -1,4 +1,6 @@
-"""Implements `squall report`, which renders a run's page again, or the durability report of a night."""
+"""Implements `squall report`, which renders a run's page again, or the durability report of a night (of all runs of one
+`squall nightly`).
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ def command(run: Path | None, nightly: Path | None, nights: int | None, since: o
 
     RUN is a run directory; the default is the latest run. `report` judges nothing again; `squall verify` does.
 
-    With --nightly, make the durability report of a night: what was lost, for how long nothing could be written, and
-    what is new, for each configuration and class of faults. The figures come from the histories of the night's runs and
-    from the store of nights beside it. The page is DIR/report/index.html; a selection by --nights, --since or --where
-    has a page of its own beside it.
+    With --nightly, make the durability report of a night (of all runs of one `squall nightly`). For each configuration
+    and class of faults it shows what was lost, for how long nothing could be written, and what is new. The figures come
+    from the histories of the night's runs, and from the store of nights, a folder beside DIR with the results of each
+    night. The page is DIR/report/index.html; a selection by --nights, --since or --where has a page of its own beside
+    it.
 
     \b
     Examples:

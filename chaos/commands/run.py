@@ -62,7 +62,7 @@ def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
 
 CLUSTER = ("nodes", "broker_settings", "topic_settings")
 LIMITS = tuple(LimitsPlan.model_fields)
-"""Lists the options of the help group "Limits". CLUSTER lists those of "Cluster" that both `run` and `sim` have."""
+"""CLUSTER lists the options in the help group "Cluster" that `run` and `sim` share; LIMITS lists those in "Limits"."""
 
 
 def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
@@ -393,7 +393,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Raise PlanError for a simulation's plan without --runtime, or for flags that its list of operations rules out."""
+    """Raise PlanError for a simulation's plan without --runtime, or for flags that the plan's operations rule out."""
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
             f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "
@@ -416,8 +416,8 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """Return the table `[workload]` of the plan. The flags override the file's values; if they name another workload,
-    the file's values do not count at all.
+    """Return the table `[workload]` of the plan: the plan file's (`table`), overridden by the flags (`given`). If a
+    flag names another workload, the file's table is ignored. nodes: the number of brokers.
     """
     name = given.get("workload", table.get("name", DEFAULT))
     table = {**table} if name == table.get("name", DEFAULT) else {}

@@ -31,7 +31,7 @@ TABLE_COLUMNS = 170
 MOST = 6
 """Limits the number of runs that are compared at once."""
 NAMED = 5
-"""Limits the names in the message "no runs, because they have no plan.toml"."""
+"""Limits how many folders are named in the message "no runs, because they have no plan.toml: ..."."""
 GOING = ".removing-"
 """Is the beginning of the name that a run's folder gets while the run is being removed."""
 UNKNOWN = 2

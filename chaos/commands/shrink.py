@@ -1,4 +1,6 @@
-"""Implements `squall shrink`, which finds the shortest plan that still fails in the same way, and tells its story."""
+"""Implements `squall shrink`, which finds the shortest plan that still fails in the same way. It also writes the story
+of that failure: what clients and brokers did around it, in order.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,9 @@ Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage,
 def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) -> int:
     """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.
 
-    RUN is a run directory of `squall sim`. What comes of it is RUN/shrunk: a run directory of its own, with a plan
-    that runs alone, story.txt and story.svg. An earlier RUN/shrunk that still fails is where the search begins.
+    RUN is a run directory of `squall sim`. The result is the run directory RUN/shrunk, with the shrunk plan
+    (plan.toml), and with the story of the failure as text and picture (story.txt, story.svg). If an earlier RUN/shrunk
+    still fails, the search begins there.
     """
 
     from squall.chaos.runs.recorded import recorded
@@ -136,8 +139,9 @@ def _plan_at(path: Path) -> Plan | None:
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
-    """Simulate the shrunk plan and save the run. The run stops at its first broken invariant, unless `whole` is set, or
-    the plan also fails in the same way in a run that continues to its end.
+    """Simulate the shrunk plan, and save the run. If `whole` is set, the run continues to its end. Otherwise the plan
+    runs twice: to its end, and to its first broken invariant. The first of these runs is saved if both fail in the same
+    way, else the second.
     """
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate
@@ -173,8 +177,8 @@ def _tell(directory: RunDirectory, done: ShrinkResult, took_s: float, wanted: st
 
 
 def write_story(path: Path, wanted: str | None = None) -> str:
-    """Write story.txt and story.svg of a run directory: the story of the anomaly or invariant `wanted`, else the run's
-    first story.
+    """Write story.txt and story.svg of a run directory: what clients, brokers and controller did around the anomaly or
+    broken invariant `wanted`. If that has no story, or `wanted` is None, write the run's first story.
 
     Return the text; empty if the run has no story.
     """

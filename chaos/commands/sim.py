@@ -246,8 +246,9 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
 
 
 def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
-    """Render the reports of a saved run, print its result, and return the exit code. page: also render the page of a
-    valid run. spark: let Spark judge the run first.
+    """Render the reports of a saved run, print its result, and return the exit code (0 valid, 1 invalid, 2 unknown).
+    page: render report.html even for a valid run without losses; other runs always have it. spark: let Spark judge the
+    run first.
     """
     from squall.chaos.commands.conclusion import conclude
     from squall.chaos.runs.directory import RunDirectory

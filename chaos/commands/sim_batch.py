@@ -92,8 +92,9 @@ class _BatchTally:
 
 
 def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
-    """Run a batch and return its exit code. most_unknown: if a larger share of the seeds than this (0 to 1) has no
-    verdict, the code is 2.
+    """Simulate each seed as `order` describes, `jobs` seeds at a time. Return the exit code: 0 valid, 1 invalid, 2
+    unknown, 130 interrupted. spark: let Spark judge the failed runs, too. most_unknown: if a larger share of the seeds
+    than this (0 to 1) has no verdict, the code is 2.
     """
 
     from squall.chaos.runs.batch import run_batch
@@ -132,8 +133,9 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
 
 
 def _conclude_paths(tally: _BatchTally, order: SeedBatch, seeds: range, spark: bool, say: Console) -> bool:
-    """Print which rare code paths of the broker the seeds took and did not take. Return True if at least ALL_PATHS_FROM
-    random plans missed a path or, with --coverage, a branch that has no known reason to be missed.
+    """Print which rare code paths of the broker the seeds took and did not take. Return True if the batch should have
+    taken all of them (it has ALL_PATHS_FROM random plans or more), but missed one. With --coverage, a missed branch
+    counts, too, unless the reason is known. spark: let Spark judge the failed runs first.
     """
     out, large = console(), order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM
     never = _say_end(tally, spark, say, order.impossible())
@@ -240,9 +242,9 @@ def _kind_of(reason: str) -> str:
 
 
 def _say_end(tally: _BatchTally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
-    """Print the results of the whole batch: verdicts, failures, faults that landed, and how often each rare code path
-    of the broker was taken. Return the rare paths that no seed took, without those in `impossible`, which no seed of
-    this batch can take.
+    """Print the results of the whole batch: verdicts, failures, how many faults took effect (landed), and how often
+    each rare code path of the broker was taken. Return the rare paths that no seed took, without those in `impossible`,
+    which no seed of this batch can take. spark: let Spark judge the failed runs first.
     """
     from rich.table import Table
 

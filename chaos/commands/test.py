@@ -50,7 +50,9 @@ must pass. If arguments for pytest are given, only --no-skips is accepted.
 
 
 class _NightFlagsCommand(click.Command):
-    """Is a command that leaves all flags after --night to the night's own parser."""
+    """Parses the flags of `squall test`. With --night, it passes all other arguments on to the program `tests.night`,
+    which has a parser of its own.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; with --night, all other arguments are passed on unparsed."""
@@ -79,9 +81,9 @@ def command(
     CPU, and one more for tests that mostly wait. At the end, each reason why tests were skipped has a line: how many
     tests, what they need, and how to get it.
 
-    With --all, everything runs, which takes hours. This includes the tests for nights, and the removal of each rule of
-    the broker in turn, which must make a test fail. Tests that assert how long something takes run last and alone. A
-    table of the costs comes at the end.
+    With --all, everything runs, which takes hours. This includes the tests that are too slow for every change, and the
+    removal of each rule of the broker in turn, which must make a test fail. Tests that assert how long something takes
+    run last and alone. A table of the costs comes at the end.
 
     Further arguments go to pytest, which then runs only the tests that they name, in one process and without the
     linters.
@@ -89,8 +91,9 @@ def command(
     With --again, if at most three tests failed, they run once more at the end, each alone. Those that pass then are
     reported as FLAKY. The exit code stays 1: a flaky test is still a failure.
 
-    With --rules, only the removal of rules runs. Arguments then name mechanisms or single rules; --jobs N runs N at the
-    same time. --show prints the rules and runs nothing.
+    With --rules, only the removal of rules runs. Arguments then select mechanisms (parts of Kafka's design, see
+    docs/mechanisms.md) or single rules of them; --jobs N runs N at the same time. --show prints the rules and runs
+    nothing.
 
     With --night, --all is one part of several. The other parts plant known bugs, simulate new seeds, run containers and
     foreign client libraries, and call the README's commands on new machines. A page comes at the end. A night that was
@@ -195,8 +198,8 @@ def _prepared(name: str) -> Iterator[tuple[Path, list[str]]]:
 
     mypy derives module names from folder names, so its folder has a link `squall` to the checkout. All checkouts of a
     user share mypy's cache, so that a fresh clone finds it filled. mypy reuses a cached file if the content is equal,
-    wherever the file is. The lock is needed because two processes that write the cache wait 5 s for each other at each
-    module.
+    wherever the file is. The cache is locked while mypy runs: two processes that write it would wait 5 s for each other
+    at each module.
     """
     if name != "mypy":
         yield ROOT, []

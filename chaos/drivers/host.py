@@ -166,7 +166,7 @@ class LibraryProducer(WorkloadProducer):
 
     @override
     def close(self) -> None:
-        """Do nothing: the process has ended with its last record."""
+        """Do nothing: the driver program of a retired producer ends by itself after the outcome of its last record."""
 
     def _say(self, message: list[Any]) -> None:
         self._messages.append(message)

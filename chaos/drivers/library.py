@@ -13,8 +13,8 @@ OK, FAIL, INFO = 0, 1, 2
 """Are the values of `squall.workloads.client.outcomes.OperationStatus`."""
 
 OutcomeCallback = Callable[[int, int, int, int, str], None]
-"""Takes the outcome of a record: operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread
-may call it.
+"""Takes the outcome of a record: operation id, status (OK, FAIL or INFO), offset (-1: unknown), timestamp in ms (-1:
+unknown), error. Any thread may call it.
 """
 
 Place = tuple[str, int]
@@ -66,7 +66,9 @@ class RecordSender(Protocol):
     """
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """Hand a record over, and wait while the library has no room for it."""
+        """Hand a record over, and wait while the library has no room for it. op: the operation's id, which the record's
+        outcome repeats.
+        """
 
     def pump(self) -> None:
         """Let the library call back with the outcomes that have arrived."""

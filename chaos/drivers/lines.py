@@ -19,7 +19,7 @@ from squall.chaos.drivers.library import FAIL, INFO, OK
 
 MAX_LINE_BYTES = 64 << 20
 SHOWN = 200
-"""Limits the bytes of a wrong line that its error shows."""
+"""Limits how many bytes of a line that breaks the protocol are shown in the error."""
 PAGE = "docs/workloads/command.md has the protocol; what is no answer belongs on standard error"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Is skipped at the start of the output, because programs on .NET begin with it."""

@@ -33,8 +33,8 @@ def decode_read_message(message: Sequence[Any]) -> ReaderAssigned | PolledRecord
 
 
 def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[PolledPartition]:
-    """Return the records that a program has read, verified and grouped by partition, and set the positions in `at` to
-    the offsets after them.
+    """Verify the records that a program has read from the topic, and return them grouped by partition. Set the
+    positions in `at` to the offsets after them.
     """
     found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
     for record in records:

@@ -31,7 +31,7 @@ FINISH_SLACK_S = 20.0
 """Gives the seconds that a process may take to finish, beyond its library's delivery time-out."""
 READ_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
-"""Is the largest capacity of a pipe of an unprivileged process, unless the machine is configured otherwise."""
+"""Is the largest capacity, in bytes, that Linux by default allows for a pipe if the process is not privileged."""
 MAX_LOG_BYTES = 256 << 20
 """Limits what all programs of a run together may write to standard error."""
 CLIENT_ENDED = "CLIENT_ENDED"

@@ -40,7 +40,7 @@ from squall.workloads.needs import LibraryRequirements
 POLL_ANSWER_S = 30.0
 """Gives the seconds after which a program that does not answer a poll counts as hung."""
 SAID_LETTERS = 80
-"""Limits the length, in characters, of the command by which messages name a process of the program."""
+"""Limits how many characters of the program's command are shown in messages."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 MEMBER = "member"
 ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -92,8 +92,9 @@ class ProgramProtocolError(HarnessError):
 class ProgramProcess(PipedProcess):
     """Is one OS process of the program under test. It is ready when it has replied to `init`, the first request.
 
-    needs: has the command as the user gave it. understood: the roles, such as producer, in which the program keeps to
-    the protocol. A process adds its role with its first reply to any later request.
+    words: the program's path and its arguments. needs: has the command as the user typed it. about: the content of
+    `init`, with the process' role, such as producer. understood: the roles in which the program keeps to the protocol.
+    A process adds its role with its first reply to any later request.
     """
 
     FAILED = "does not keep to the protocol: {why}"

@@ -1,9 +1,9 @@
 """Runs the program under test as a group member (`squall.workloads.libraries.LibraryConsumer`). The program polls and
 commits by itself, and reports what it does.
 
-Each member writes its reports to a pipe of its own, and these do not show in which order members wrote. But an
-assignment of one member depends on what other members did: they gave its partitions up, and committed the offsets at
-which it begins. The reports of all this were written before the report of the assignment. So `ReportSequencer` empties
+Each member writes its reports to a pipe of its own, so the pipes do not show in which order different members wrote. If
+a partition moves from one member to another, the previous owner first commits the offset at which the new owner begins,
+and gives the partition up. It reports both before the new owner reports its assignment. So `ReportSequencer` empties
 all pipes before it handles an assignment.
 """
 
@@ -68,10 +68,10 @@ class ReportSequencer:
             self._members.remove(member)
 
     def hear(self) -> None:
-        """Handle all reports in the members' pipes. An assignment waits until all pipes have been emptied once after it
-        was read, because the reports that it depends on may be in another pipe. Before it, the other members' reports
-        are handled, for each member up to its next assignment. If several assignments wait, the one of the oldest
-        generation is handled first.
+        """Handle all reports in the members' pipes, those of each member in their order. An assignment is handled only
+        after every pipe was emptied once more, because reports that it depends on may be in another pipe. Until then,
+        the other members' reports are handled, up to the next assignment of each. If several assignments can be
+        handled, the oldest generation is first.
         """
         while True:
             for member in self._members:
@@ -213,8 +213,8 @@ class ProgramMember(LibraryConsumer):
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 
     def _begin(self, at: Mapping[Place, int]) -> None:
-        """Report that the member reads these partitions from these offsets. Those at offset 0 are reported as `reset`,
-        that is, as having no committed offset: a member may begin at 0 without one.
+        """Record that the member reads these partitions from these offsets. Those at offset 0 are also listed in the
+        event's field `reset`, that is, as partitions without a committed offset: a member may begin at 0 without one.
         """
         self._at |= at
         if at:
@@ -268,8 +268,8 @@ class ProgramMember(LibraryConsumer):
 
     @override
     async def poll(self) -> list[PolledRecords]:
-        """Wait POLL_S for reports, and return nothing: the program polls by itself, and its reports have recorded the
-        records.
+        """Wait at most POLL_S for reports, and return no records. The program polls by itself, and its records enter
+        the history when its reports are handled.
         """
         with trio.move_on_after(POLL_S):
             await self._changed.wait()

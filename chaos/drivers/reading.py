@@ -69,6 +69,7 @@ class ConsumerWorker:
 
     def poll_once(self, beginning: str) -> None:
         """Poll once. A partition without a position gets one first, if the cluster returns its first and end offsets.
+        beginning: the place in the log for that position: start, middle or end.
         """
         missing, until = [place for place in self._places if place not in self._at], time.monotonic() + BEGIN_S
         for place in missing:

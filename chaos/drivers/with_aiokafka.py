@@ -65,7 +65,7 @@ class EventLoopThread:
 
 def settings(config: DriverConfig) -> dict[str, Any]:
     """Return the arguments for AIOKafkaProducer that plain and transactional producers share. request_timeout_ms is not
-    among them.
+    among them: a plain producer sets it to the delivery time-out, a transactional one to the request time-out.
     """
     return {
         "bootstrap_servers": config.bootstrap,

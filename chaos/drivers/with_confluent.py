@@ -109,8 +109,8 @@ class LibrdkafkaSender(RecordSender):
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
-        """Let librdkafka call back. A fatal error, which it raises here, is ignored: the records and the next call have
-        it, too.
+        """Let librdkafka call back. Ignore a fatal error that it raises: the records' delivery reports and the next
+        call have the same error.
         """
         try:
             self._producer.poll(within_s)

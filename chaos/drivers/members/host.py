@@ -31,8 +31,8 @@ from squall.workloads.libraries import (
 )
 
 LEAST_S = 30.0
-"""Gives the seconds that a library may exceed its own time-outs by. After that, a library that does not answer is
-killed.
+"""Is the least time, in seconds, after which a library that does not answer is killed. The library's own time-outs are
+added to it.
 """
 
 
@@ -52,8 +52,8 @@ class LibraryMember(LibraryConsumer):
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
         """Control this process. hearing: gets the member's events. limit_s: the time, in seconds, that the library's
-        own settings allow for a request. flush: writes the history to its file. say: sends a message to the process;
-        None: write to the process here, because no other object does.
+        own settings allow for a request. flush: writes the history to its file. say: sends a message to the process, if
+        another object writes to its pipe; None: this object writes to the pipe.
         """
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
@@ -82,7 +82,7 @@ class LibraryMember(LibraryConsumer):
             await self._process.end()
 
     def took(self, message: list[Any]) -> None:
-        """Handle a message of the driver program."""
+        """Handle a message that has come from the driver program, and wake the tasks that wait for a reply."""
         self._heard(message)
         self._tell()
 

@@ -52,7 +52,7 @@ class MemberWorker(RebalanceListener):
         self._at: dict[Place, int] = {}
         """Maps each partition that is being read to its next offset."""
         self._left_at: dict[Place, int] = {}
-        """Maps each partition that `rewind` has paused to the next offset that it had."""
+        """Maps each partition that `rewind` has paused to the offset that would have been read next."""
         self._missing: dict[Place, int] = {}
         """Maps each owned partition without a start offset to the time, in ns, since which it waits for one. No
         OffsetFetch for it was sent before that time.

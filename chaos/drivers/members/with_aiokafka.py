@@ -39,8 +39,8 @@ ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 COMMIT_S = 3.0
 PAUSE_S = 0.01
 OVER = {InvalidSessionTimeoutError: "INVALID_SESSION_TIMEOUT"}
-"""Maps errors that end a membership to Kafka's names. There is none for a fenced instance id: aiokafka joins again, and
-fences the other member.
+"""Maps errors that end a membership to Kafka's names. If another member takes over the instance id, no error ends the
+membership: aiokafka joins again, and fences that member.
 """
 LOCAL = (IllegalStateError, IllegalOperation)
 """Lists errors of commits for which aiokafka has sent no request."""

@@ -32,7 +32,8 @@ UNSENT = frozenset({KafkaError._STATE, KafkaError._INVALID_ARG, KafkaError._NO_O
 METADATA = b"CGMDv2:"
 """Is the prefix of librdkafka's encoded group metadata; generation, group and member id follow."""
 FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.INVALID_SESSION_TIMEOUT)
-"""Lists errors that end a membership and that the harness knows by name."""
+"""Lists errors that end a membership. librdkafka names them only in the text of its message, where `_fatal` finds them.
+"""
 
 
 class _LibrdkafkaMember(MemberAdapter):
@@ -84,7 +85,9 @@ class _LibrdkafkaMember(MemberAdapter):
         self._read = {place: position for place, position in self._read.items() if place not in gone}
 
     def _flush(self) -> None:
-        """Report the records that this poll has returned before a callback was called."""
+        """Report the records that the poll in progress has read so far. Callbacks that take partitions away call this
+        first.
+        """
         if self._polled:
             polled, self._polled = self._polled, []
             self._listener.report_records(polled)
@@ -97,8 +100,8 @@ class _LibrdkafkaMember(MemberAdapter):
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Poll one record at a time: if a poll returned a batch, a callback inside it could not report the records of
-        the batch.
+        """Return a batch, which is read record by record. If librdkafka read the batch in one call, a callback inside
+        that call could not report the records that were read before the callback.
         """
         if self._errors:
             place, error = self._errors.popleft()

@@ -79,8 +79,8 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         self._listener.on_assigned(_places(assigned), _places(self._consumer.assignment()))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Commit, and report the revoked partitions. The commit uses a private method, because a callback may neither
-        call the blocking commit nor await a public one.
+        """Commit, and report the revoked partitions. The commit awaits a private method: a callback must not call the
+        public commit, which blocks, and there is no public one to await.
         """
         kept = None
         if offsets := self._listener.offsets_to_commit(_places(revoked)):

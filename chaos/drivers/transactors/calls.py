@@ -21,7 +21,8 @@ from squall.chaos.drivers.transactors.outcomes import (
 )
 
 SLICE_S = 5.0
-"""Gives the time-out, in seconds, of one attempt of a call that the library can resume."""
+"""Limits one attempt of a call, in seconds. If the library can resume a call after a time-out, another attempt follows.
+"""
 AGAIN_S = 0.1
 """Gives the pause between two attempts of a call, in seconds."""
 GRACE_S = 5.0
@@ -81,8 +82,8 @@ class TransactionCalls:
             self._wait(AGAIN_S, lambda: False)
 
     def _attempt(self, which: str, slice_s: float, deadline: float) -> BaseException | None:
-        """Make the call once, and return the error that it raised, or None. If it does not return, the error is
-        TimeoutError.
+        """Make the call once, with `slice_s` seconds as its time-out. Return the error that it raised, or None if it
+        succeeded. If it is still running GRACE_S after the deadline (by time.monotonic()), return TimeoutError.
         """
         ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 

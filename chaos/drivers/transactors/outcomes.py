@@ -1,7 +1,7 @@
 """Defines what a library's error means for a transactional call, and what can be done after it.
 
-A call has definitely failed only if the library refused it before it sent anything. After that, no library says whether
-an earlier attempt has arrived, so the result of the call is unknown.
+A call has definitely failed only if the library refused it before it sent a request. If it may have sent one, no
+library says whether that request has arrived, so the result of the call is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALLS = (INIT, BEGIN, COMMIT, ABORT, OFFSETS)
 HAND = "hand"
 """Names the step in which the library takes a record, and may raise an error at once."""
 SEND = "send"
-"""Names the step after HAND, in which a record's future or its delivery report has the error."""
+"""Names the step after HAND: the library has taken the record, and its future or delivery report has an error."""
 TIMED_OUT = "TIMED_OUT"
 """Is the error of a call that did not return within its time."""
 

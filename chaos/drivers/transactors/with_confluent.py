@@ -45,7 +45,7 @@ UNLEFT = NEVER_LEFT - {KafkaError._PURGE_QUEUE}
 queue may have been sent before, and be waiting for a retry.
 """
 STATISTICS_MS = 200
-"""Gives the interval of librdkafka's statistics, in ms, which alone have its producer id and epoch."""
+"""Gives the interval, in ms, of librdkafka's statistics. Nothing else shows the producer id and the epoch."""
 IDENTITY_S = 1.0
 """Limits the seconds for which `init` waits for the new producer id and epoch."""
 
