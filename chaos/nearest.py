@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 ALIKE = 0.8
-"""Gives the least share of equal letters of similar names, 0 to 1. Below it names are unrelated: `prune` and `run` have
-0.75.
+"""Is the least similarity of two similar names, 0 to 1, as `SequenceMatcher.ratio` measures it. `prune` and `run` have
+0.75, so they are not similar.
 """
 SHORTEST = 3
 """Gives the least number of letters of a shortened name."""

@@ -1,5 +1,5 @@
-"""Plants KAFKA-10614 and KAFKA-18137: a coordinator resigns, is elected again and loads its groups, and only then
-unloads them, because it resigned.
+"""Plants KAFKA-10614 and KAFKA-18137: a coordinator resigns, is elected again, and loads its groups. Only then is the
+unload of its resignation carried out, which removes the groups that were just loaded.
 
 Kafka ran loads and unloads in the order in which threads took them. After such an unload the broker served the
 partition without its groups.

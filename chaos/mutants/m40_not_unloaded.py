@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Return False if this broker does not lead the partition `h`. The correct function first unloads the partition's
-    shard then.
+    """Return False at once if this broker does not lead the partition `h`. The correct function would first unload the
+    groups that this broker has loaded from the partition.
     """
     return h.state.is_leader and _sound(replicas, h, shards, unload)
 

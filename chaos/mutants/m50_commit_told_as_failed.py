@@ -20,9 +20,9 @@ def error_for_clients(error: int) -> ErrorCode:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with three rounds. In each, a commit reaches the followers, but its coordinator does not learn
-    this, because a partition drops all further fetches. At that moment a broker shuts down in a controlled way: in one
-    of the rounds it is the coordinator.
+    """Return a plan with three rounds. In each, a commit reaches the followers. Then a network partition drops all
+    fetches of followers, so the coordinator does not learn that the commit is replicated. Meanwhile a broker shuts down
+    in a controlled way: another one in each round, and in one of them the coordinator.
     """
     rng = draw(seed, "50")
     faults, transactions = [], []

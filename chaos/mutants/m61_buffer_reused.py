@@ -17,7 +17,9 @@ _LAST: WeakKeyDictionary[ProduceApi, tuple[HostedPartition, int, bytes]] = WeakK
 
 
 def mixed_up(append: AppendCall) -> Appended:
-    """Append the previous batch in place of a batch for another partition in the same millisecond. Its CRC is right."""
+    """Append the broker's previous batch instead of this one, if both came in the same millisecond for different
+    partitions. The CRC of the appended batch is right.
+    """
     if append.records is not None:
         last = _LAST.get(append.api)
         _LAST[append.api] = (append.h, append.now_ms, bytes(append.records))

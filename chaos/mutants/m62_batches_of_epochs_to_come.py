@@ -18,9 +18,9 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that flips bits in the epoch of a batch, which no checksum covers, during the very first epoch. A
-    follower that was down appends the batch. A correct follower waits until retention has deleted the batch that it
-    cannot append.
+    """Return a plan in which the leader's disk flips bits in the epoch of a batch, which no checksum covers, during the
+    very first epoch. A follower that was down fetches this batch and appends it. A correct follower refuses it, and
+    gets no further until retention has deleted the batch on the leader.
 
     Only the first epoch is suitable: a flipped bit may turn a later epoch into an earlier epoch, which cannot be
     detected. And the leader must not restart, because a leader that starts again trusts what it reads on its own disk.

@@ -13,7 +13,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def _serve(self: GroupCoordinator, shard: HostedGroupShard) -> None:
-    """Serve the shard without the pending offsets of its log."""
+    """Drop the pending offsets of open transactions, which were loaded from the partition's log, and then start to
+    answer requests.
+    """
     shard.machine.ledger.pending.clear()
     _SOUND(self, shard)
 

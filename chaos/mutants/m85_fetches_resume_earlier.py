@@ -31,8 +31,8 @@ def _validated(
     body: memoryview | None,
     failure: RequestFailed | None,
 ) -> None:
-    """Do what the correct function does. Then set each confirmed position back to the remembered one, and remember the
-    position before this step for the next time.
+    """Do what the correct function does. Then, for each partition whose position a new leader has confirmed, go back to
+    the remembered position. Remember the confirmed position for the next change of leaders.
     """
     _SOUND_VALIDATED(self, version, suspect, body, failure)
     starts = vars(self).setdefault(STARTS, {})

@@ -1,5 +1,5 @@
-"""Plants kafka-node #298, a bug of a client: the batches of an answer are unpacked at the same time, and those that are
-ready first are returned first.
+"""Plants kafka-node #298, a bug of a client: the batches of a Fetch response are unpacked at the same time, and those
+that are ready first are returned first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_records(
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which followers acknowledge late, so that one answer has several batches."""
+    """Return a plan in which followers acknowledge late, so that one Fetch response has several batches."""
     rng = draw(seed, "86")
     return hunt_plan(seed, [slow_links(rng, rng.uniform(0.1, 0.5), 2.0)], workload={"rate": 300, "partitions": 1})
 

@@ -1,5 +1,5 @@
-"""Plants a breach of KIP-98: a producer that takes over a transactional id gets the epoch of the producer whose open
-transaction was aborted for it.
+"""Plants a breach of KIP-98: InitProducerId aborts the open transaction of a transactional id, but gives the new
+producer the old producer's epoch. So the old producer is not fenced.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> in
 
 
 def bumped(self: TransactionRules, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
-    """Return the pair (epoch, last epoch) unchanged for a new producer if the last transaction was aborted. The correct
-    function raises the epoch.
+    """Return the current epoch for a new producer if the last transaction was aborted; the correct function raises the
+    epoch. Otherwise do what the correct function does. The result is the epoch, and the epoch before the last bump;
+    None: the producer is fenced.
     """
     if request.producer_id < 0 and transaction.state == TxnState.COMPLETE_ABORT:
         return transaction.epoch, transaction.last_epoch

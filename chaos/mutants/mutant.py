@@ -81,8 +81,8 @@ class Mutant:
     """
     group: str = REPLICATION
     load: str = ""
-    """Names the workload of the mutant's plans. Empty: `appends` for the group `replication`, else the workload named
-    as the group.
+    """Names the workload of the mutant's plans. If it is empty, the group decides: the workload is `appends` for the
+    group `replication`, and has the name of the group for `transactions` and `groups`.
     """
 
     def id_and_name(self) -> str:
@@ -103,14 +103,16 @@ class Mutant:
 
     @property
     def is_of_clients(self) -> bool:
-        """Is True for a mutant of transactions or groups that clients can notice. A hunt for it counts only what
-        clients see.
+        """Is True if the mutant's group is `transactions` or `groups` and clients can notice the bug. A hunt for such a
+        mutant counts only what clients see.
         """
         return self.group != REPLICATION and not self.unseen
 
     @property
     def workload(self) -> str:
-        """Returns the workload with which a swarm hunts the mutant."""
+        """Returns the workload of the mutant's plans. `squall hunt --swarm` also draws its random plans for this
+        workload.
+        """
         return self.load or ("appends" if self.group == REPLICATION else self.group)
 
     @contextmanager

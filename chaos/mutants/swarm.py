@@ -1,7 +1,8 @@
-"""Adds the plans of hunts for mutants to the random plans of the swarm: some seeds run such a plan on a correct broker.
+"""Draws the plans of `squall sim`. Most are random plans (`plans.swarm`). A small share are plans that were made to
+hunt a mutant; they run on a broker without that mutant.
 
-A plan that brings one bug to light reaches code paths that no independent draws reach. It also finds other bugs: one
-was found by another mutant's plan in 0.3 CPU seconds, after the swarm had not found it in 110.
+A plan that provokes one bug reaches code that random plans hardly reach, and so it also finds other bugs. One bug was
+found in 0.3 CPU seconds by a plan for another mutant, after 110 CPU seconds of random plans had not found it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ SHARE = 0.06
 
 
 def drawn_plan(seed: int, *, workload: str | None = DEFAULT, mutant: str | None = None) -> Plan:
-    """Return the random plan of one seed. workload: None: the seed draws it. mutant: the id or name of a mutant that is
-    hunted. Plans made for this mutant are not used: such a seed gets a plan of the swarm.
+    """Return the plan of one seed: a random plan or, for a small share of seeds, a plan made to hunt a mutant.
+    workload: the workload's name; None: the seed draws it. mutant: the id or name of the mutant that is planted. If the
+    seed draws a plan made for this mutant, it gets a random plan instead.
     """
     rng = rng_for(seed, "swarm", "hunts")
     if rng.random() < SHARE:

@@ -68,8 +68,7 @@ def _row(mutant: Mutant, results: dict[str, Sequence[str]], old_row: Sequence[st
 
 
 def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """Return the cells for one hunt in the mutant's row of the table. which: the kind of hunt (OWN, HISTORY or SWARM).
-    """
+    """Return the cells for one hunt in the mutant's row of the table. which: the kind of hunt (OWN, HISTORY or SWARM)."""
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = result.check or (f"nothing: {why}" if why else "nothing")
     if result.check and which == HISTORY:
@@ -78,14 +77,18 @@ def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[st
 
 
 def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:
-    """Put these results into the page's table, in place of those of the same mutants and kind of hunt."""
+    """Write the results of hunts into the table of the page docs/mutants.md. They replace earlier results of the same
+    mutants in the same kind of hunt; all others stay. which: the kind of hunt (OWN, HISTORY or SWARM).
+    """
     text = page.read_text()
     before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]
     page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found, before, which=which)))
 
 
 def replaced(text: str, begin: str, end: str, table: str) -> str:
-    """Return the text with a table between two marks, each on a line of its own."""
+    """Return the text with `table` in place of everything between the marks `begin` and `end`. Each mark is on a line
+    of its own.
+    """
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{table}{end}{after}"

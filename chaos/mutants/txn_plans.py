@@ -48,7 +48,9 @@ def txn_plan(
     workload: Values | None = None,
     **plan: Any,
 ) -> Plan:
-    """Return a plan of a small cluster with these transactions, each as an operation of the workload, and these faults.
+    """Return a plan of a small cluster with these faults and these transactions, each made by `txn`. settings: settings
+    of the brokers, added to COORDINATED; workload: settings of the load, added to SMALL; plan: further values of the
+    plan, such as `time_s`.
     """
     table = {**SMALL, **(workload or {})}
     operations = sorted(list(each) for each in transactions)

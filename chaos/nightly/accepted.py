@@ -18,8 +18,8 @@ from squall.chaos.plans.words import in_plain_words
 
 FILE = "accepted.toml"
 _PLACE = re.compile(r"\baccepted\.\d+\.")
-"""Matches the begin of a name like `accepted.0.until`. Messages leave it out, because their line number already says
-which entry is meant.
+"""Matches the beginning of a path such as `accepted.0.until`: entry 0, field `until`. Error messages leave it out,
+because their line number already shows the entry.
 """
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -88,7 +88,7 @@ SHOWN = ("target", "runtime", "workload")
 the default.
 """
 PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
-"""Gives the values of acks and idempotence in workloads that have no setting for them."""
+"""Maps an axis to its only possible value in a workload that has no setting for it."""
 
 
 class ImpossibleCombination(Exception):
@@ -125,8 +125,8 @@ def workloads_of(axis: str) -> tuple[str, ...]:
 
 
 def cell_of(named: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole configuration for a combination of values, with defaults. Raise ImpossibleCombination if it
-    cannot be run.
+    """Return the complete configuration, with the default of each axis that is not given. named: the given values by
+    axis, such as {"acks": "1"}. Raise ImpossibleCombination if the configuration cannot be run.
     """
     workload = named.get("workload", DEFAULT)
     scenario = SCENARIOS[workload]
@@ -208,8 +208,7 @@ def _plain(name: str, value: str) -> Any:
 
 
 def flags_of(cell: Cell) -> tuple[str, ...]:
-    """Return the flags of `squall run` or `squall sim` for a configuration. Values that are the default are left out.
-    """
+    """Return the flags of `squall run` or `squall sim` for a configuration. Values that are the default are left out."""
     flags: list[str] = []
     for name, value in cell.items():
         # `squall sim` has no such flag, and a process is the default of `squall run`.

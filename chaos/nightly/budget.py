@@ -30,8 +30,8 @@ _KAFKA_WHOLE_MIB = 250.0
 and logs.
 """
 WHOLE_SHARE = 0.1
-"""Estimates the share of runs that are kept whole because they are not valid. At least one run of each runtime and
-target is assumed to be.
+"""Estimates the share of runs that keep all their files because they are not valid, 0 to 1. Their number is rounded up
+for each runtime and target, so it is at least one.
 """
 PAGES_BYTES = int(2.5 * MIB)
 """Estimates the bytes of a run in Allure's results and Allure's page. Measured: 104 MiB for 48 runs."""
@@ -39,7 +39,9 @@ PAGE_SHARE = 1.4
 """Estimates the size of Allure's page as a multiple of its results, which the page contains as base64."""
 _WARM_S = 3.0
 _REPORT_S = 30.0, 2.0
-"""Estimates the seconds of the reports before any night has made them: a constant, and a factor for each run."""
+"""Estimates the seconds that a night's report takes, until a report has been measured: a constant, and a factor for
+each run.
+"""
 
 
 _LIMIT_S = (600.0, 3.0)
@@ -155,8 +157,8 @@ def _place(item: PlannedRun) -> tuple[str, str]:
 
 
 def _kinds(item: PlannedRun) -> tuple[tuple[str, ...], ...]:
-    """Return two keys under which costs are looked up. Runs with the same first key are very similar, those with the
-    same second key less so.
+    """Return the two keys under which the cost of a run is looked up. The first has runtime, target, seconds of load,
+    workload and records per second. The second has only the first three of these, so it also matches less similar runs.
     """
     where = (*_place(item), f"{item.time_s:g}")
     return (*where, item.cell["workload"], f"{rate(item):g}"), where

@@ -195,7 +195,9 @@ def nights_beside(path: Path) -> list[NightDirectory]:
 
 
 def _began(folder: Path) -> tuple[str, str]:
-    """Return the key by which nights are sorted; a night that cannot be read sorts as the oldest."""
+    """Return the sort key of a night: the time at which it began, and the name of its folder. A night that cannot be
+    read has an empty time, so it sorts as the oldest.
+    """
     try:
         return str(read_head(folder).get("began") or ""), folder.name
     except UnreadableNight:

@@ -13,8 +13,8 @@ STATES = (NEW, EXPIRED, KNOWN, ACCEPTED)
 """Lists the states of a finding, the gravest first. EXPIRED: the finding was accepted until a day that is over."""
 ANY = "any"
 FAIL_ON = (ANY, NEW)
-"""Lists the values of --fail-on. ANY: every finding that is not accepted fails a night; NEW: only a finding that no
-earlier night had.
+"""Lists the values of --fail-on. ANY: every finding that is not accepted fails a night; NEW: a finding fails it only if
+no earlier night had it, or if its acceptance has expired.
 """
 
 
@@ -44,7 +44,7 @@ class NightFinding:
         return KNOWN if len(self.nights) > 1 else NEW
 
     def fails(self, fail_on: str) -> bool:
-        """Return whether the finding makes the night end with exit code 1."""
+        """Return whether the finding makes the night end with exit code 1. fail_on: a value of FAIL_ON."""
         return self.state not in ((ACCEPTED,) if fail_on == ANY else (ACCEPTED, KNOWN))
 
     def line(self) -> str:

@@ -24,7 +24,9 @@ class PlannedRun:
     """Is the run's id, which also names its files: configuration, mix of faults, seed."""
     cell: Cell
     faults: str
-    """Lists the kinds of faults with commas between them; or is "none" or `DRAWN`."""
+    """Lists the kinds of faults, such as "kill,latency"; "none" for no faults; `DRAWN` if the run draws its faults
+    itself.
+    """
     mix: str
     """Is the matrix's name for the mix of faults."""
     seed: int
@@ -34,7 +36,8 @@ class PlannedRun:
     part: str = ""
     """Names the section of the matrix that the run belongs to."""
     clients: tuple[str, ...] = ()
-    """Lists the client libraries that the run's program needs."""
+    """Lists the client libraries that the user's program (the value of the axis `command`) needs, such as `aiokafka`.
+    """
 
     @property
     def runtime(self) -> str:

@@ -68,7 +68,9 @@ class MatrixSection(StrictModel):
     rate: int | None = Field(None, ge=1, le=1_000_000)
     fault_count: int | None = Field(None, ge=1)
     clients: tuple[str, ...] = ()
-    """Lists the client libraries that the user's program needs, which the axis `command` names."""
+    """Lists the client libraries that the user's program (the value of the axis `command`) needs, such as `aiokafka`.
+    If this machine lacks one, the runs are left out.
+    """
 
     def values(self) -> dict[str, tuple[str, ...]]:
         """Return a map from each axis to its values, as text."""
@@ -87,7 +89,7 @@ class ExpectationRule(StrictModel):
 
     where: dict[str, Values] = Field(default_factory=dict)
     never: tuple[str, ...] = Field(min_length=1)
-    """Lists names of anomalies."""
+    """Lists the anomalies that are forbidden in these cells, such as `lost-write`."""
 
 
 class Matrix(StrictModel):
@@ -110,9 +112,11 @@ class Matrix(StrictModel):
     way.
     """
     keep_mib: int = Field(4096, ge=1)
-    """Limits the MiB of the night on disk: run directories, their pages, and Allure's results and page."""
+    """Limits the size of the night's files, in MiB: run directories, Allure's results and page, the output of runs, and
+    the report.
+    """
     bootstrap: str = ""
-    """Is the address of the target `external`: HOST:PORT."""
+    """Is the address, HOST:PORT, of the running cluster that is tested if the target is `external`."""
     faults: dict[str, Kinds] = Field(default_factory=dict)
     """Maps the name of a mix to its kinds of faults."""
     runs: tuple[MatrixSection, ...] = Field(min_length=1)

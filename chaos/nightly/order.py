@@ -10,8 +10,8 @@ from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, RunAttempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
-"""Say how a configuration did in the last night that ran it: it never ran; it had a finding or no verdict; it was
-valid.
+"""Grade a configuration by the newest night that ran it. NEVER: no night ran it; DOUBTFUL: a run had a finding or no
+verdict; WELL: every run was valid.
 """
 
 
@@ -28,7 +28,9 @@ def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[Pl
 
 
 def history_of(nights: Iterable[tuple[Sequence[PlannedRun], Sequence[RunAttempt]]]) -> dict[str, int]:
-    """Return for each configuration how it did in the last night that ran it. `nights`: the newest first."""
+    """Return a map from each configuration that ever ran to DOUBTFUL or WELL, by the newest night that ran it. nights:
+    the runs and attempts of each night, the newest night first.
+    """
     found: dict[str, int] = {}
     for items, attempts in nights:
         of_item = {each.item: each.configuration for each in items}

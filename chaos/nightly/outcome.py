@@ -12,7 +12,9 @@ from squall.chaos.typed import place, typed
 from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, RunAttempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
-"""Are exit codes: no forbidden finding; a forbidden finding; too much is unknown or was not played."""
+"""Are the exit codes of a night. WELL: no finding fails it; FOUND: a finding fails it; TOO_LITTLE: it shows too little
+about the cluster (`NightResult.too_little`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,9 @@ def markdown(outcome: NightResult, page: str = "") -> str:
 
 
 def _warnings(outcome: NightResult) -> Iterator[str]:
-    """Yield, in bold, the verdicts that contradict their history, and what was not played."""
+    """Yield, in bold, a sentence for each verdict that contradicts the history of its run, and sentences about what was
+    not played.
+    """
     for each in (*outcome.contradicted, *outcome.gaps):
         yield from ("", f"**{each}**")
 
