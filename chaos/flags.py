@@ -35,8 +35,9 @@ def default_map(ctx: click.Context, name: str, command: click.Command, names: Ma
 
 
 def of_this_call(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return only the flags of the command line, without those from squall.toml and the environment. These are defaults
-    for new plans only: an existing plan keeps its own values.
+    """Return the flags, with None (or {}) in place of each value that comes from squall.toml or the environment. Use it
+    for a command on an existing plan, which keeps its own values: squall.toml and the environment set defaults for new
+    plans only.
     """
     ctx = click.get_current_context()
     kept = dict(flags)
@@ -77,8 +78,8 @@ def _find_file() -> Path | None:
 
 
 def _read_file(names: Mapping[str, Any]) -> tuple[Path, str, dict[str, Any]]:
-    """Return the file's path, text and values; an empty text if there is no file. Raise UsageError if it cannot be
-    read.
+    """Return the path, the text and the values of squall.toml; an empty text if there is no file. Raise UsageError if
+    it cannot be read, or has a table for an unknown command. names: a mapping whose keys are the names of all commands.
     """
     import tomllib
 
@@ -120,8 +121,9 @@ def _values(
 ) -> dict[str, Any]:
     """Return the `default_map` of a command, and of its subcommands.
 
-    words: the command's words, such as ("run",). path, text: of squall.toml, for messages. table: the TOML table that
-    contains the command's own table, which is named by the last word.
+    words: the command as it is typed after `squall`, such as ("run",). path, text: the path and the text of
+    squall.toml, for messages. table: the TOML table that contains the command's own table. For ("run",) it is the whole
+    file, which contains [run].
     """
     table = table.get(words[-1], {})
     inside = click.Context(command, info_name=words[-1], parent=ctx)

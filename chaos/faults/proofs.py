@@ -69,8 +69,8 @@ def taken_down(proof: str) -> Verify:
 
 
 def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if each node was down and came back, and the evidence contains the bytes that were pending on each
-    node's disk and each partition's ISR from before; else what is missing.
+    """Return "" if each node was down and came back, and the evidence contains two things: the bytes that were pending
+    on each node's disk, and each partition's ISR from before the power loss. Else return what is missing.
     """
     nodes = mapping(mapping(seen.get("lost")).get("nodes"))
     if any(integer(mapping(nodes.get(str(node))).get("bytes_pending")) < 0 for node in hit) or not hit:
@@ -110,7 +110,9 @@ CPU_SLACK_S = 0.02
 CPU time.
 """
 DONE = {"cpu_s": CPU_SLACK_S, "calls": 0}
-"""Maps a counter of `Runtime.activity` to how much it may grow while the OS process is stopped."""
+"""Maps a counter of `Runtime.activity` to how much it may grow while the OS process is stopped. cpu_s: CPU seconds.
+calls: writes, fsyncs and sends, which only the simulator counts.
+"""
 
 
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -134,8 +136,8 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def _idle(first: Json, last: Json) -> bool:
-    """Return whether an OS process did nothing between two inspections: its CPU time and its calls may grow only as
-    `DONE` allows. False if neither was counted.
+    """Return whether an OS process did nothing between two inspections: none of its counters grew by more than `DONE`
+    allows. False if no counter was measured.
     """
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
     # If nothing was counted, nothing is proven. A count that falls is that of another process: the node was restarted.
@@ -276,8 +278,8 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence says for each link how often the fault hit something there, and the sum is above 0;
-    else what is missing.
+    """Return "" if the evidence says for each link how many requests, responses or packets the fault hit there, and the
+    sum is above 0; else what is missing.
     """
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
@@ -311,7 +313,9 @@ def leadership_changed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]
 
 
 def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to show that the administrator's request was carried out."""
+    """Return what is missing to prove that the fault `topics` has changed a topic in the way that its parameter `how`
+    names, for instance that it has added partitions.
+    """
     match params.get("how"):
         case "churn" | "remake":
             ids = texts(seen.get("ids"))
@@ -346,8 +350,9 @@ def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[
 
 
 def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a client was stopped, that its successor did a transaction meanwhile, and
-    that the stopped client then tried to continue.
+    """Return what is missing to prove that the fault made a zombie: a client was stopped inside a transaction, its
+    successor ended a transaction meanwhile, and the stopped client then tried to send records and to end its
+    transaction. This does not check that the broker refused the zombie.
     """
     zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
     if zombie < 0:
@@ -394,7 +399,10 @@ def instance_id_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[
 
 
 def clock_was_wrong(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if each node's own trace shows the wrong clock; else what is missing."""
+    """Return "" if each node itself reported (in its trace, where it logs its wall clock) that its clock was off as the
+    fault requires; else what is missing. Unless the clock was to jump to and fro (`strobe_ms`), it must not have been
+    right in between.
+    """
     said = mapping(seen.get("said"))
     shown = [mapping(said.get(str(node))).get("off") is True for node in hit]
     if not shown or not all(shown):

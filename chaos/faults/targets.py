@@ -27,8 +27,8 @@ ZONE_TARGET = "zone"
 links of their own), counted from 1.
 """
 LINK_TARGET = "link"
-"""Is a target for faults of links: `link:A->B` is the one directed link over which A opens connections to B. B is a
-target of one broker, or a broker id; A is the same, or a client zone.
+"""Is a target for faults of links: `link:A->B` is the one directed link over which A opens connections to B. A and B
+are each a broker id or a target that is one broker, such as `leader`. A may also be a client zone.
 """
 BUT = " not "
 """Separates a target from the brokers that are not to be hit, as in `leader not controller`."""
@@ -91,8 +91,8 @@ class CoordinatorKeys(NamedTuple):
     """Lists the workload's transactional ids."""
     groups: Sequence[str] = ()
     asked: Sequence[str] = ()
-    """Lists the APIs of requests that group members often send to coordinators, such as Heartbeat. A plan's faults are
-    drawn to hit these requests.
+    """Lists the requests that group members often send to coordinators, by the names of their APIs, such as Heartbeat.
+    Faults that are to hit a request to a coordinator are drawn from these.
     """
 
     def lacks(self, wanted: str) -> str:
@@ -367,7 +367,8 @@ def _replicas(kind: str, argument: str, view: ClusterSnapshot, avoided: Sequence
 
 
 def _named(kind: str, partition: str, view: ClusterSnapshot) -> list[int]:
-    """Return those brokers of a partition that this kind of target may mean."""
+    """Return the brokers among which a target of this kind chooses: the partition's leader, its ISR, or its followers.
+    """
     leader = view.leaders[partition]
     match kind:
         case "leader":

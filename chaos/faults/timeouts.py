@@ -30,8 +30,8 @@ def probe_timeout_s(probe_ms: float | None) -> float:
 
 
 def whole_within_s(probe_timeout_s: float) -> float:
-    """Return how many seconds a fault waits, before it begins, for links to answer that no other fault blocks. The
-    result is `WHOLE_WITHIN_S`, or more if the time-out of probes is longer than usual.
+    """Return how many seconds a fault waits, before it begins, until its links answer: `WHOLE_WITHIN_S`, or more if the
+    time-out of probes is longer than usual. If other faults block the links, `ExtendableDeadline` adds to this.
     """
     return WHOLE_WITHIN_S * probe_timeout_s / PROBE_TIMEOUT_S
 

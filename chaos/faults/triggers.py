@@ -242,8 +242,9 @@ def _never(parts: Sequence[Condition]) -> str:
 
 
 def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
-    """Return a sentence for each partition, broker or controller whose conditions no value in this cluster can fulfil,
-    such as an ISR of 5 of 3 brokers. The sentence lists the possible values.
+    """Return a sentence for each partition, broker or controller of which the conditions require a number that is
+    impossible in this cluster, such as 5 in-sync replicas if there are 3 brokers. The sentence lists the possible
+    numbers.
     """
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     found = []

@@ -67,8 +67,8 @@ def trips(probes: Sequence[Json]) -> str:
 
 
 def process(act: Json) -> str:
-    """Return the OS process of a broker in words. A simulated process is named as such, because no kernel knows its
-    number.
+    """Return in words the OS process of a broker: "process 4711", or "simulated process 3", whose number no kernel
+    knows. act: evidence with the broker's `pid`.
     """
     return f"{'simulated ' if act.get('simulated') else ''}process {act.get('pid')}"
 
@@ -140,7 +140,9 @@ def round_trips(seen: Json) -> str:
 
 
 def how_they_ended(seen: Json) -> str:
-    """Say how the probing connections over the links ended, and after how long."""
+    """Return in words how connections ended during a fault that ends them, and after how long. They are connections of
+    the nemesis, one over each link.
+    """
     during = objects(seen.get("during"))
     how = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in during))
     took = trips([{**probe, "ok": True} for probe in during])
@@ -148,14 +150,18 @@ def how_they_ended(seen: Json) -> str:
 
 
 def counted(seen: Json) -> str:
-    """Say how often a fault hit something, for faults that are proven by this number."""
+    """Say how many requests, responses or packets a fault hit, and over which links. This is for faults that are proven
+    by this number.
+    """
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     words = f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
     return " ".join([words, *map(_struck, objects(seen.get("struck")))])
 
 
 def _struck(frame: Json) -> str:
-    """Return a sentence about an EndTxn that was hit: what it requested, how long it was delayed, and what resulted."""
+    """Return a sentence about an EndTxn request that the fault hit: what it asked for, how long it was held, and what
+    was answered. frame: the evidence about this request.
+    """
     held_ms, answer = integer(frame.get("held_ms"), 0), frame.get("answer")
     held = f" was held for {held_ms / 1000:g} s" if held_ms else " was struck"
     answered = f" and then answered {answer}" if answer else ""

@@ -1,8 +1,8 @@
 """Makes plans for mutants of replication in which clients notice the bug. All that matters happens to one partition.
 
 A wrong ISR or a wrong epoch does no harm as long as the leader runs. So these plans define which broker is cut off from
-which, which dies, and in which order, until the replica that should not lead is the only one that can. The partition is
-the one of many whose replicas are brokers 4, 5 and 6, in this order. None of these brokers is a voter of the metadata
+which, which dies, and in which order, until the replica that should not lead is the only one that can. The plans attack
+the partition whose replicas are brokers 4, 5 and 6, in this order. None of these brokers is a voter of the metadata
 quorum, so the controller stays. A correct broker loses nothing under such a plan, although power is lost or elections
 may be unclean: the plans accept no loss.
 """

@@ -105,7 +105,7 @@ def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[in
 
 def act(at_s: float, who: int, do: str, for_s: float = 0.0) -> list[Any]:
     """Return one action of a group member, or of a pipeline instance (a member that also produces), as an operation of
-    the workload: [at_s, who, do, length in ms, 0].
+    the workload: [at_s, who, do, length in ms, 0]. The last number is the size of a record, which only SEND has.
 
     who: the member's number. do: the action, such as PAUSE. for_s: its length in s.
     """

@@ -4,8 +4,9 @@ broker raises no alarm under the same plan.
 Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without the mutant. If
 that run fails too, the plan finds nothing: it shows a false alarm, or a bug of the broker itself.
 
-Some plans do not shrink: they depend on an accident that every omission undoes. Plans of other seeds that find the same
-mutant mostly do shrink. So the hunt continues with other seeds, rather than spend more time on the first plan.
+Some plans do not shrink: they fail only by a coincidence of times, which is lost if any operation or fault is left out.
+Plans of other seeds that find the same mutant mostly do shrink. So the hunt continues with other seeds, rather than
+spend more time on the first plan.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class MutantHuntResult:
 
 
 def sound(mutant: Mutant, plan: Plan) -> Plan:
-    """Return the plan with which the correct broker must raise no alarm. If the mutant is an unsafe setting, the plan
-    does not claim that the setting is safe.
+    """Return the plan under which the correct broker must raise no alarm: `plan` itself. If the mutant is an unsafe
+    setting, return a copy that does not claim that the setting is safe.
     """
     return plan.model_copy(update={"expect": "config"}) if mutant.is_setting else plan
 
@@ -189,8 +190,8 @@ class MutantSearch:
         return other
 
     def fails_as(self, failure: FailureKind) -> Callable[[Plan], FailureKind | None]:
-        """Return the test for a shrinker. A candidate counts only if the correct broker passes it; otherwise it would
-        show another problem.
+        """Return the function by which a shrinker tests whether a smaller plan still shows the same bug. It returns
+        `failure` if the plan fails in this way with the mutant and the correct broker passes it, else None.
         """
 
         def run(candidate: Plan) -> FailureKind | None:

@@ -16,7 +16,7 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.plan import Plan, make_plan
 
 POWER_LOSS = "W1"
-"""Names the class of faults that lose what was not synced."""
+"""Is the fault class of a power loss (`FaultKind.fault_class`): a node loses what was not synced."""
 
 Values = dict[str, Any]
 
@@ -139,8 +139,8 @@ def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 8
 
 
 def somewhat_late(seed: int, mutant: str) -> list[Values]:
-    """Return a fault that slows links for a while, for mutants that need no fault. With it, their plans differ in which
-    requests are in flight at the same time.
+    """Return a list with one fault, which slows links for a while. It is for mutants that need no fault: with it, the
+    order in which requests arrive differs from plan to plan.
     """
     rng = draw(seed, f"{mutant}: links")
     return [slow_links(rng, rng.uniform(0.1, 0.8), rng.uniform(0.8, 1.6), most_ms=40)]

@@ -17,8 +17,8 @@ def flush(self: EpochCache) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with power losses after leader changes. Segments are so small that most of them end before the
-    recovery point, where recovery trusts the files.
+    """Return a plan with power losses after leader changes. Segments are so small that most of them lie before the
+    recovery point. Recovery does not scan these: it trusts the file of leader epochs instead.
     """
     rng = draw(seed, "6")
     settings = {"log.segment.bytes": "1024", "log.flush.interval.messages": "1"}

@@ -29,8 +29,8 @@ def client_visible_plan(seed: int) -> Plan:
     writes other records in their place, and is soon alone in the ISR. SECOND is restarted and leads again, but has
     forgotten the epoch of its records.
 
-    FIRST comes back. SECOND's answers do not make it truncate, and as the preferred leader FIRST serves its old
-    records.
+    FIRST comes back. SECOND's answers do not make FIRST truncate its old records. Then FIRST leads again, because it is
+    the preferred leader, and serves these records.
     """
     rng = draw(seed, "7: seen")
     faults = [

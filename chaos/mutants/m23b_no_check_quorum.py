@@ -1,4 +1,4 @@
-"""Plants KAFKA-15489: a metadata leader that a majority has left still leads."""
+"""Plants KAFKA-15489: a metadata leader still leads although a majority of the voters no longer fetches from it."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which followers leave and join the ISR all the time, so that the controller's responses and
-    metadata and the leaders' further proposals arrive in another order than they were sent.
+    """Return a plan in which followers leave and join the ISR all the time, over slow links. So a leader often gets the
+    controller's decisions late or out of order, in AlterPartition responses and in metadata, and sends new
+    AlterPartition requests meanwhile.
     """
     rng = draw(seed, "24")
     latency_ms = rng.randint(20, 40)
@@ -36,9 +37,12 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan in which a follower leaves the ISR and joins it again. Its leader learns this from the controller's
-    responses. Later it gets the same two changes once more, in metadata, and applies the first of them again. By then
-    the follower gets no records, and the leader continues without it.
+    """Return a plan in which a follower leaves the ISR and joins it again, as its leader learns from AlterPartition
+    responses. Both changes reach the leader a second time, late, in metadata. By then the follower is cut off from the
+    leader.
+
+    The leader applies the outdated removal again, and commits records without the follower. Then the leader dies. To
+    the controller the follower is in the ISR.
     """
     rng = draw(seed, "24: seen")
     cut_s = 2.1 + rng.uniform(0.15, 0.3)

@@ -12,7 +12,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_marker_late(self: ProducerRules, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
-    """Return True only for a marker of an older epoch, in V1 and in V2."""
+    """Return True only for a marker of an older epoch, in transactions V1 and V2. The correct rule for V2 also returns
+    True for a marker of the current epoch.
+    """
     return epoch < entry.epoch
 
 

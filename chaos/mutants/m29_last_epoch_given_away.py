@@ -1,7 +1,7 @@
 """Plants KAFKA-20090: a client gets the last producer epoch, and its transaction can never be ended.
 
-Epochs are used up after 32,766 transactions, which no plan waits for: epochs begin close before the last epoch here.
-Kafka also raised the epoch twice when it fenced (KAFKA-19367), and so got there sooner.
+The last epoch is 32,767, and no plan has so many transactions. So the first epoch here is a few before the last one.
+Kafka used up its epochs faster, because each fence raised the epoch twice (KAFKA-19367).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ BEFORE, NOW = "high_watermark_before", "high_watermark_now"
 
 
 def first_unstable_offset(self: HostedPartition) -> int | None:
-    """Return None, as if no transaction were open, if the first open transaction began above the earlier high
-    watermark.
+    """Return the correct offset, but None (as if no transaction were open) if the first open transaction begins at or
+    above the high watermark from before its last advance.
     """
     seen, high_watermark = vars(self.log), self.state.high_watermark
     if seen.get(NOW) != high_watermark:
