@@ -68,7 +68,7 @@ def _row(mutant: Mutant, results: dict[str, Sequence[str]], old_row: Sequence[st
 
 
 def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """Return the cells for one hunt in the mutant's row of the table. which: the kind of hunt (OWN, HISTORY or SWARM)."""
+    """Return the cells for one hunt in the mutant's row of the table. which: its kind (OWN, HISTORY or SWARM)."""
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = result.check or (f"nothing: {why}" if why else "nothing")
     if result.check and which == HISTORY:

@@ -208,7 +208,7 @@ def _plain(name: str, value: str) -> Any:
 
 
 def flags_of(cell: Cell) -> tuple[str, ...]:
-    """Return the flags of `squall run` or `squall sim` for a configuration. Values that are the default are left out."""
+    """Return the flags of `squall run` or `squall sim` for a configuration. Default values are left out."""
     flags: list[str] = []
     for name, value in cell.items():
         # `squall sim` has no such flag, and a process is the default of `squall run`.
