@@ -67,9 +67,8 @@ class AddressLayout:
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return mappings of each link to its proxy's two addresses: the address on which the proxy listens, and the
-        address to which it leads. There is one mapping, unless the source of a link dials several addresses: then there
-        is one mapping for each of them.
+        """Return mappings of each link to its proxy, as (address on which the proxy listens, address to which it
+        leads). There is one mapping, but two for Apache Kafka, whose nodes dial two addresses of each peer.
         """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 

@@ -13,8 +13,8 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches
 
 _NOWHERE = (1 << 63) - 1
-"""Is an offset above all others. It serves as the end offset of a log until a segment of the log has been processed, so
-that no gap is seen in front of the first segment.
+"""Is an offset above all others. It serves as the end offset of a log before the first of its segments is processed, so
+the first segment never seems to follow a gap.
 """
 
 
@@ -55,8 +55,9 @@ class LostOffsetRanges:
         """Process a segment that exists after the power loss. Call it after all calls of `add_changed`, for a
         partition's segments in the order of their offsets.
 
-        A segment behind a lost batch counts as lost. If a deleted segment has reappeared in the partition, a segment
-        also counts as lost if it begins above the end offset of the segment before it.
+        Segments behind a lost batch count as lost. If a deleted segment has reappeared in the partition, segments
+        behind a gap count as lost, too: a gap lies between a segment's end offset and a higher first offset of the next
+        one.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:

@@ -188,8 +188,8 @@ class ProcessNode(BrokerNode):
 
     @override
     async def activity(self) -> Evidence:
-        """Measure the broker's activity, from /proc/PID/stat. The state is "-" (no OS process) only if the broker's
-        port does not answer either.
+        """Measure the broker's activity, from /proc/PID/stat. Evidence: as `Runtime.activity`. If the broker has no
+        known OS process, `state` is "R" if its port answers nevertheless, otherwise "-".
         """
         self.poll()
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
@@ -203,8 +203,8 @@ class ProcessNode(BrokerNode):
         """Limit the process to the smallest share in `slowed`, or lift the limit if `slowed` is empty. May block for
         0.1 s.
 
-        Returns the usage since the first limit began, if the limit was lifted; the next limit then begins at zero.
-        While a limit is on, the returned usage lacks that of the running process.
+        Returns the usage of the broker's OS processes since the broker was first limited. The process that runs now is
+        included only if this call lifts the limit. The next limit then begins a new measurement.
         """
         if not self.slowed:
             self._unthrottle()

@@ -61,7 +61,7 @@ class BrokerProgram(Protocol):
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
         """Identify the program that the OS process `pid` runs. came_up: the result of `BrokerReports.ready`. Evidence:
-        runs and by, as in `Runtime.software`.
+        runs (the program's digest or version), by (the source of `runs`).
         """
 
     def upgrade(self) -> Evidence:

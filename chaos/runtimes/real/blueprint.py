@@ -48,8 +48,8 @@ class Blueprint:
             raise PreconditionError(str(error)) from error
 
     def cluster_id(self) -> str:
-        """Return the cluster's id. It is made at the first start in this folder and stored there: 16 bytes in base64,
-        as Kafka writes such ids.
+        """Return the cluster's id: 16 random bytes in base64, as Kafka writes such ids. The first call makes the id and
+        stores it in `folder`; later calls read it.
         """
         kept = self.folder / "cluster-id"
         if not kept.exists():

@@ -54,7 +54,9 @@ class BrokerNode(Protocol):
         """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""
 
     async def software(self) -> Evidence:
-        """Identify the broker's software. Evidence: runs and by, as in `Runtime.software`."""
+        """Identify the broker's software. Evidence: runs (an image's id, a program's digest, or a version), by (the
+        source of `runs`).
+        """
 
     async def upgrade(self) -> Evidence:
         """Prepare a broker that is down: from its next start on, it runs the second of the run's two software versions.

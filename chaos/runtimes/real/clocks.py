@@ -25,7 +25,9 @@ class Clocks(Protocol):
         """
 
     def reports(self, node: int) -> Sequence[ClockReport]:
-        """Return a broker's reports of its wall clock since the first call of this method, in order."""
+        """Return a broker's reports of its wall clock, in order. The first call for a broker starts the reading: every
+        call returns all reports that the broker has written since that first call.
+        """
 
     def heal(self) -> None:
         """Set every clock to the true time."""
@@ -47,7 +49,7 @@ class FileClocks(Clocks):
         return {"offset_ms": offset_ms, "rate": rate, "asked_ns": asked_ns}
 
     def fake(self, node: int, offset_ms: float) -> NoReturn:
-        """Raise: these clocks cannot be changed from outside."""
+        """Raise PreconditionError: these brokers run without libfaketime."""
         raise PreconditionError(f"broker {node} was started without libfaketime: how = 'offset'")
 
     @override

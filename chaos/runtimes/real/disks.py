@@ -55,7 +55,9 @@ class Disks:
         return {"nodes": lost, "asked_ns": asked_ns, "ended_ns": ended_ns}
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, within_s: float) -> Evidence:
-        """Kill a broker just before its `nth` `op` from now on. Evidence: as `Runtime.crash_at`."""
+        """Kill a broker just before its `nth` call of `op` from now on (from 1). If that call does not come within
+        `within_s`, the kill is cancelled. Evidence: as `Runtime.crash_at`.
+        """
         found = self._brokers[node]
         faults = _hurt(found, "crash points")
         found.must_be(NodeState.RUNNING)
@@ -132,8 +134,9 @@ class Disks:
                 await self._taken_over(node, node.faults)
 
     async def _taken_over(self, node: BrokerNode, faults: NodeFaults) -> bool:
-        """Wait until a running broker confirms the latest fault command. Returns whether it is confirmed: a paused or
-        dead broker does not confirm it, but applies it before doing anything else.
+        """Wait until a running broker confirms the latest fault command. Returns whether it is confirmed. A broker that
+        is down does not confirm it, but applies the command when it starts. A paused broker applies it soon after it is
+        resumed.
 
         Raises HarnessError if a running broker does not apply the command: then the state of its disk is unknown.
         """

@@ -34,7 +34,8 @@ DIAL_S = 10.0
 @dataclass
 class RelayFault:
     """Holds a fault on a link of the relay. seen: how many frames (requests or responses) of the fault's Kafka APIs
-    have come. hits: how many of these the fault acted on. struck: the first EndTxn requests among the hits.
+    have come. hits: how many of these the fault acted on. struck: the first EndTxn requests among the hits, at most
+    `STRUCK_REPORTS`.
     """
 
     fault: Frames
@@ -59,7 +60,8 @@ class RelayCommands:
     {"do": "reset"}.
 
     The answer to "remove" has hits (how many requests or responses the fault acted on) and struck (the first EndTxn
-    requests among them, each a `StruckEndTxn` as a dict). An answer has "error" if the command was not carried out.
+    requests among them, at most `STRUCK_REPORTS`, each a `StruckEndTxn` as a dict). An answer has "error" if the
+    command was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
@@ -110,7 +112,7 @@ class RelayedConnection(FramedConnection):
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
-        """Parses a copy of all requests, before faults hold or drop some of them."""
+        """Parses a copy of all requests for `counts`, including those that faults hold or drop."""
         self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
         """Maps a direction to the socket from which its bytes come and the socket to which they are passed on."""
         self._more = {StreamDirection.THERE, StreamDirection.BACK}

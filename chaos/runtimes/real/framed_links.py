@@ -86,7 +86,7 @@ class FramedLinks:
 
     async def remove(self, name: str, link: Link) -> Evidence:
         """Remove a fault from a link. Evidence: hits (how many requests or responses the fault hit), struck (the first
-        EndTxn requests among them, each a `StruckEndTxn` as a dict).
+        EndTxn requests among them, at most `STRUCK_REPORTS`, each a `StruckEndTxn` as a dict).
         """
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))

@@ -95,8 +95,8 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 
 def traffic_frame(traffic: BrokerTrafficKind) -> tuple[bytes, int, int]:
-    """Return a request of one kind of broker traffic, as (frame, API key, version). The request changes nothing in the
-    broker.
+    """Return a request of one kind of broker traffic, as (frame, API key, version): OffsetForLeaderEpoch for
+    REPLICATION, FetchSnapshot for CONTROLLER. The request changes nothing in the broker.
     """
     from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -110,8 +110,8 @@ def traffic_frame(traffic: BrokerTrafficKind) -> tuple[bytes, int, int]:
 
 
 async def probe_traffic(host: str, port: int, traffic: BrokerTrafficKind, *, timeout_s: float) -> ProbeResult:
-    """Probe a broker as `probe` does, but with a request of this kind of broker traffic, so that faults on that traffic
-    act on it.
+    """Probe a broker as `probe` does, but with a request of this kind of broker traffic (see `traffic_frame`), so that
+    faults on that traffic act on it.
     """
     return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
 

@@ -110,8 +110,8 @@ class NodeFaults:
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
     def ran(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker has applied the commands in `folder`. An incarnation that runs
-        without `squall.broker.faulted` has not.
+        """Return whether this incarnation of the broker runs with `squall.broker.faulted`, or did until it ended. That
+        module writes the incarnation's number to a file in `folder` at the start.
         """
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation
@@ -138,8 +138,8 @@ class NodeFaults:
         return 0 if head is None else head.through_bytes
 
     def crashed(self, number: int) -> str | None:
-        """Return the call before which the crash of this number killed the broker: the file's path for a write or
-        fsync, the peer for a send. None if this crash has not happened.
+        """Return the target of the call before which the broker was killed: a file's path for an fsync, append, pwrite
+        or truncate, the peer for a send. None if this crash has not happened. number: the crash, as returned by `arm`.
         """
         try:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())

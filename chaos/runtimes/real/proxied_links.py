@@ -70,7 +70,7 @@ class ProxiedLinks:
         self._turn = threading.Lock()
 
     def has(self, link: Link) -> bool:
-        """Return whether the link has a proxy here."""
+        """Return whether this object has a proxy for the link."""
         return link in self._proxies
 
     def has_fault(self, link: Link) -> bool:

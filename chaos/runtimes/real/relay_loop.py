@@ -112,7 +112,7 @@ class ConnectionEnd:
         self.arrived: Callable[[bytes], None] = lambda data: None
         """Is called with bytes that arrive, and with empty bytes at the end of the stream."""
         self.sent: Callable[[], None] = lambda: None
-        """Is called when bytes that had to wait were sent."""
+        """Is called when waiting bytes were sent. Bytes that are not yet due may still wait."""
         self.broken: Callable[[], None] = lambda: None
         """Is called when the connection was reset."""
 

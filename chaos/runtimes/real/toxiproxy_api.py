@@ -111,7 +111,9 @@ class ToxiproxyApi:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Wrap each call of the package: direct it to this server, and turn unreadable answers into ToxiproxyError."""
+        """Direct the calls of toxiproxy-python inside this block to this object's server. Raises ToxiproxyError if an
+        answer is not in the expected format.
+        """
         try:
             with self._transport.chosen():
                 yield

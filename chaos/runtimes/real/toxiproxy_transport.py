@@ -61,7 +61,7 @@ class HttpTransport:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """Direct the package's calls inside this block, in this thread, to this server."""
+        """Direct the calls of toxiproxy-python that this thread makes inside this block to this object's server."""
         token = _CHOSEN.set(self)
         try:
             yield

@@ -109,8 +109,8 @@ class SimCore:
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line that the simulator wrote about a node, and not the node itself, to that node's trace. `line["n"]`
-        is the node's name. The line does not change the run's digest.
+        """Add a line to the trace of the node that `line["n"]` names. The simulator writes such lines, not the node, so
+        the run's digest ignores them.
         """
         self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())

@@ -74,8 +74,8 @@ class SimDisk:
         """Lose the page cache, as when the machine loses power. Everything that remains is durable.
 
         Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
-        names_pending (creations, renamings and removals not synced), names_lost (of these), logs (the records that are
-        lost: `squall.chaos.runtimes.lost_records`).
+        names_pending (creations, renamings and removals not synced), names_lost (of these), logs ({partition: [first
+        lost offset, exclusive end]} of the partitions that lost records).
         """
         self.kill()
         seen = dict(self.names.files())
@@ -142,8 +142,8 @@ class SimDisk:
         `rng` draws the file from those that match `path_glob` and are durable, without unsynced changes. Files that are
         still written to are left out: a directory's newest segment, and its newest index of each kind.
 
-        Evidence: path (None: no such file), offset (of the first bit's byte), offsets, bits, before, after (SHA-256 of
-        the file).
+        Evidence: path (None: no such file), offset (of the first flipped bit's byte), offsets (of every flipped bit's
+        byte), bits (how many were flipped), before and after (SHA-256 of the file).
         """
         return rot(self.names, path_glob, rng, bits, where)
 

@@ -65,7 +65,8 @@ def start(
     what: str, arguments: Sequence[str], *, log: Path, registration: RunRegistration, env: Mapping[str, str]
 ) -> ChildProcess:
     """Start a program that the kernel kills when this thread ends (`tether`). The program's output is appended to
-    `log`, and its pid is noted in the run's registry file.
+    `log`, and its pid is noted in the run's registry file. what: a description of the process, such as "broker 1". env:
+    variables that are added to the harness's own.
 
     Call it on the main thread. Raises HarnessError if the program cannot be started.
     """

@@ -61,9 +61,10 @@ class ProcessProxies(LinkProxies):
         registration: RunRegistration,
         framed: Collection[Link] = (),
     ) -> ProcessProxies:
-        """Start Toxiproxy with a proxy for each link of each family. Raises HarnessError.
+        """Start Toxiproxy and make all proxies. Raises HarnessError.
 
-        framed: links whose proxies lead to the relay that parses Kafka requests; the relay leads to the broker.
+        families: mappings of link to proxy: usually one, two for Apache Kafka. framed: links whose proxies lead to the
+        relay that parses Kafka requests; the relay leads to the broker.
         """
         relay = None
         if framed:

@@ -1,7 +1,7 @@
 """Registers the OS processes and ports of each run, so that leftovers of an interrupted run can be found and ended.
 
-Each run has one JSON file in the cache folder. A running OS process counts as the run's only if its pid, start time and
-boot are those in the file, and its environment names the run. So no other process is ever signalled.
+Each run has one JSON file in the cache folder. An OS process is treated as part of a run only if its pid, start time
+and boot are those in the run's file, and its environment names the run. So no other process is ever signalled.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RegisteredRun:
 class RunRegistration:
     """Maintains this run's registry file. Each change replaces the whole file, so a reader never sees half of it.
 
-    The constructor first calls `sweep`, which ends the processes that killed harnesses have left behind.
+    The constructor first calls `sweep`, which ends the processes of earlier runs whose harness was killed.
     """
 
     def __init__(self, run: str, folder: Path) -> None:
@@ -89,7 +89,9 @@ class RunRegistration:
         self._write()
 
     def add(self, what: str, pid: int) -> None:
-        """Note a process that was just started, and forget processes that have ended."""
+        """Note a process that was just started, and forget processes that have ended. what: its description, such as
+        "broker 1".
+        """
         noted = [each for each in self._file.processes if is_alive(each.process)]
         process = identify(pid)
         self._file.processes = [*noted, RegisteredProcess(what, process)] if process is not None else noted
@@ -144,7 +146,9 @@ def runs() -> list[RegisteredRun]:
 
 
 def end(run: RegisteredRun) -> list[str]:
-    """Kill the processes that a run left behind, and forget the run. Returns the ended processes, as "what (pid N)"."""
+    """Kill the processes that a run left behind, and forget the run. Returns the ended processes, each as "broker 1
+    (pid 4711)".
+    """
     assert not run.harness_alive, "a run that is under way ends its own processes"
     ended = []
     for noted in run.processes:
