@@ -44,8 +44,8 @@ def retarget_nth_call(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def expects_many_records(fault: Fault, placement: FaultPlacement) -> bool:
-    """Return whether a broker is expected to get so many records during a fault that the n-th write, fsync or request,
-    at which the fault acts, is likely to come. The callers set n to 1 if not.
+    """Return whether a fault that acts at the n-th write, fsync or request is likely to act: whether a broker is
+    expected to get enough records during the fault. If not, the callers set n to 1.
     """
     expected = placement.cluster.rate * fault.duration_s / placement.cluster.nodes
     return expected >= RECORDS_PER_CALL * float(fault.params["nth"])

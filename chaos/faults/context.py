@@ -176,8 +176,8 @@ class FaultContext:
         If an earlier fault is starting a node, wait for the end of the start, which is part of the earlier fault's
         evidence.
 
-        joins: PAUSED or DOWN. A node that other faults hold in this state is accepted, and is held for longer. With
-        DOWN, a node that is going down is waited for, too. Returns the accepted nodes.
+        joins: if PAUSED or DOWN, also accept nodes that other faults hold in this state, and hold them for longer. If
+        DOWN, wait for nodes that are going down, too. Return the accepted nodes that did not run.
         """
         turning = (self._starting, self._leaving) if joins is NodeState.DOWN else (self._starting,)
         while busy := [each[node] for each in turning for node in p.resolved if node in each]:
@@ -302,7 +302,7 @@ class FaultContext:
         return await self.together(self.up, nodes)
 
     async def up(self, node: int) -> Any:
-        """Start a node. After that, no fault holds it down. Return evidence of the start."""
+        """Start a node, and forget all faults that held it down. Return evidence of the start."""
         self._down.pop(node, None)
         over = self._starting[node] = trio.Event()
         try:
@@ -362,13 +362,13 @@ class FaultContext:
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Check that the fault became active in time (`check_landed`), then keep it active. look: as for `outlast`."""
+        """Check that the fault became active in time, then wait for its end as `outlast` does, with the same `look`."""
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
     async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait for the fault's end. look: inspects the fault once before that, at a moment drawn from the plan's seed.
-        Nothing but the plan knows this moment, so a fault that does not act between its begin and its end is noticed.
+        """Wait for the fault's end. look: is called once before that, to check that the fault is still active. The
+        plan's seed draws the moment, so that a fault that is active only at its begin and end is noticed.
         """
         if look is not None:
             await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))

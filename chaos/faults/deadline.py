@@ -1,4 +1,6 @@
-"""Limits how long a fault waits while other faults block it. It needs trio, which readers of plans do not import."""
+"""Limits how long a fault waits while other faults block it. This is a module of its own because it imports trio:
+programs that only read plans should not wait for that import.
+"""
 
 from __future__ import annotations
 

@@ -339,12 +339,12 @@ class DrawRules:
     the number of nodes.
     """
     coordinated: Callable[[Random, Fault], Fault] = at_a_coordinator
-    """Returns the fault, changed for some draws so that it hits a transaction coordinator. Used if the workload has
-    transactional producers.
+    """Returns the fault, changed if possible so that it hits a transaction coordinator. Used for some drawn faults if
+    the workload has transactional producers.
     """
     of_groups: Callable[[Random, Fault, Sequence[str]], Fault] = lambda rng, fault, asked: at_a_coordinator(rng, fault)
-    """Returns the fault, changed for some draws so that it hits a group coordinator. Used if the workload has consumer
-    groups, whose members often send requests of the APIs `asked`.
+    """Returns the fault, changed if possible so that it hits a group coordinator. Used for some drawn faults if the
+    workload has consumer groups. The strings are APIs that group members often call, such as Heartbeat.
     """
     own_topics: Callable[[Random, Params], Params] = lambda rng, params: params
     """Returns the drawn parameters, changed for some faults so that the fault deletes and recreates the workload's own
@@ -373,8 +373,8 @@ class FaultKind:
     `squall.checkers.guarantees`).
     """
     worse_class: str = ""
-    """Names the class of the fault (such as WM instead of W1) if it hit all in-sync replicas of a partition; empty:
-    `fault_class`.
+    """Names the class of the fault if it hit all in-sync replicas of a partition: WM in place of W1, or DM in place of
+    D. Empty: `fault_class` in any case.
     """
     duration_s: NumericParameter
     params: Mapping[str, NumericParameter | ChoiceParameter] = field(default_factory=dict)
@@ -409,8 +409,8 @@ class FaultKind:
     play: Callable[[Any, Any], Awaitable[None]]
     """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: begins the fault, waits
     until its end, undoes it, and fills in evidence, `landed` and `error`. UnresolvedTargetError and HarnessError mean
-    that the fault did not land. The function imports trio only when it is called, because a reader of plans should not
-    wait for that import.
+    that the fault did not land. The function imports trio only when it is called: programs that only read plans should
+    not wait for that import.
     """
     evidence: str
     """Says what proves that the fault landed."""

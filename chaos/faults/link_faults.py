@@ -45,7 +45,9 @@ def off_peers(params: Params) -> dict[str, Any]:
 
 
 def hit_by(name: str) -> Any:
-    """Return the function that says in words what this fault of links does to a node."""
+    """Return a function for `FaultKind.describe_effect` whose words are "hit by", the kind's name and its parameters.
+    name: the kind's name, such as "slow_close".
+    """
 
     def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
         return f"hit by {name.replace('_', ' ')}{listed(params)}"

@@ -1,11 +1,13 @@
-"""Plays a plan's faults against a runtime, proves that each fault landed, and always heals.
+"""Plays a plan's faults against a runtime, proves that each fault landed, and always undoes it.
 
-The nemesis records every fault twice: when it begins, and when it has ended (`nemesis.jsonl`; the last line of an id
-wins). A line holds the plan's request, the nodes to which its target resolved, begin and end by the run's monotonic
-clock, and the evidence. A fault without evidence makes the run `unknown`; no fault is skipped in silence.
+The nemesis writes a line for every fault to `nemesis.jsonl` before the first fault, when the fault begins, and when it
+has ended. Of the lines with the same id, the last one counts. A line holds the plan's request, the nodes to which its
+target resolved, begin and end by the run's monotonic clock, and the evidence. A fault without evidence makes the run
+`unknown`; no fault is skipped in silence.
 
-Faults may overlap. Each has its own name on every link and disk. A node that several faults hold down or paused stays
-so until the last of them ends. Any other fault that would hit such a node does not land, and says why.
+Faults may overlap. Each fault on a link or a disk has a name there, so that it can be removed while others stay. A node
+that several faults hold down or paused stays so until the last of them ends. Any other fault that would hit such a node
+does not land, and its line says why.
 """
 
 from __future__ import annotations

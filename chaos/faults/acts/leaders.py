@@ -71,8 +71,8 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
-    """Request an election of preferred leaders for the moved partitions. The evidence does not contain the resulting
-    leaders.
+    """Halfway through the fault, request an election of preferred leaders for the partitions in `moved`. Ignore a
+    failure: the fault's proof is the move, and not this election.
     """
     await trio.sleep(max(0.0, context.left_s(p) / 2))
     with suppress(RequestFailed), context.within(max(0.0, context.left_s(p))):
@@ -180,10 +180,10 @@ def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot)
 
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterSnapshot, led: set[str]) -> bool:
-    """Return whether at least one partition got the leader that was asked for, and did not have it before. If the
-    controller says that a partition needed no election, it may have had this leader before. said: the controller's
-    answer for each partition. led: the partitions that had the right leader at any moment since; another fault may
-    change it again.
+    """Return whether at least one election succeeded: it gave a partition the leader that was asked for. This must be a
+    new leader, unless the controller answered that the partition needs no election. said: the controller's answer for
+    each partition. led: the partitions that had the right leader at some moment after the request. Another fault may
+    have changed the leader since.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip

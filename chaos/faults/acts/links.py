@@ -118,8 +118,8 @@ async def _cut(
 async def _probe_with_directions(
     context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
 ) -> list[ProbeResult]:
-    """Probe the links, and at the same time test in which direction each link is cut (`ways`). Return the results of
-    the probes. limit_s: the time-out of a probe.
+    """Probe the links. At the same time, `ways` tests in which direction each link is cut. Return the results of the
+    probes. limit_s: the time-out of a probe.
     """
     found = list[ProbeResult]()
 

@@ -35,8 +35,8 @@ from squall.workloads.counters import LoadCounters
 from squall.workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
-"""Give the pause between two requests if the first request is refused, and how much longer than the fault a request is
-repeated, both in s.
+"""Give the pause before a refused request is sent again, and how long after the fault's planned end this is still done,
+both in s.
 """
 ASK_MS = 1_000
 PARTITIONS = 2
@@ -233,8 +233,8 @@ def _count(log: AdminLog, topic: NewTopic) -> int:
 
 
 def _name_lock(log: AdminLog, topic: NewTopic) -> trio.Lock:
-    """Return the lock of a topic's name. It is held during requests that name the topic, which must not hit a later
-    topic of the same name.
+    """Return a lock, one for each topic name. A request that names the topic must be sent under this lock: if the topic
+    were recreated meanwhile, the request would hit the new topic.
     """
     return log.turns.setdefault((topic.name, ""), trio.Lock())
 

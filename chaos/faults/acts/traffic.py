@@ -28,13 +28,16 @@ class TrafficProber(Protocol):
 
 
 def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
-    """Return whether a runtime is a `TrafficProber`. `capabilities.counts_calls` says why not by `isinstance`."""
+    """Return whether a runtime is a `TrafficProber`. The test is not by `isinstance`, which ignores methods that a
+    wrapper of a runtime passes on by `__getattr__`.
+    """
     return hasattr(runtime, "probe_traffic")
 
 
 def frames_of(cut: Cut, traffic: BrokerTrafficKind) -> Frames:
-    """Return what a cut does to the requests of one kind of traffic, or, if the cut is in the direction of responses,
-    to the responses.
+    """Return which frames a cut of one kind of traffic hits, and what it does to them. It hits responses if
+    `cut.stream` is BACK, otherwise requests. It resets their connection if the cut's manner is `refuse`, and drops them
+    otherwise.
     """
     first, *rest = TRAFFIC[traffic]
     act = FrameAct.RESET if cut.manner is CutMode.REFUSE else FrameAct.DROP

@@ -2,9 +2,9 @@
 end early, close late, or are cut and healed again and again.
 
 The proof is a comparison on the same link: a measurement during the fault is compared with measurements just before its
-begin and just after its end. A proxy's own report that it has a toxic proves nothing. Noise only makes round trips
-longer. So the shortest of several round trips are compared, and the effect must be larger than noise that lasts for
-seconds.
+begin and just after its end. A proxy's own report that it applies a fault (a toxic of Toxiproxy) proves nothing. Noise
+only makes round trips longer. So the shortest of several round trips are compared, and the effect must be larger than
+noise that lasts for seconds.
 
 Other faults may be active on the same link or at its target at the same time. These can only make the link worse. So
 each measurement notes which other faults were active. A measurement with the fault is compared only with measurements
@@ -49,8 +49,8 @@ ROUNDS = 3
 """Gives how often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
 Measure = Callable[[Link, float], Awaitable[ProbeResult]]
-"""Measures a link. The number is how many seconds the measurement took before the fault, because other faults may slow
-the link down, too. The time-out is longer by this time.
+"""Measures a link. The number is the link's shortest round trip before the fault, in s; 0 before it is known. Time-outs
+are longer by this time, because other faults may slow the link down, too.
 """
 Timed = Callable[..., Awaitable[ProbeResult]]
 """Measures a link, within the keyword argument `timeout_s`."""
@@ -66,9 +66,11 @@ class LinkFaultProof:
     is_whole: ProbeTest
     """Returns whether a measurement without the fault shows an intact link. Other measurements are left out."""
     is_usable: ProbeTest
-    """Returns whether a measurement with the fault is usable at all, whether it confirms or contradicts the fault."""
+    """Returns whether a measurement during the fault can confirm or contradict the fault. Other measurements are left
+    out.
+    """
     is_proof: Callable[[Sequence[ProbeResult], Sequence[ProbeResult]], bool]
-    """Returns whether measurements prove the fault. The first argument are those without the fault, the second those
+    """Returns whether measurements prove the fault. The first argument holds those without the fault, the second those
     with it.
     """
     error: str
@@ -87,10 +89,12 @@ class LinkMeasurement:
     after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
 
     def proves(self, proof: LinkFaultProof, *, noise: bool = True) -> bool | None:
-        """Return whether the measurements prove the fault, or None if they are not usable. The measurements during the
-        fault are compared twice: with those before it, and with those after it. Both comparisons must prove the fault,
-        because noise may begin or end together with it. One comparison is enough if other faults may spoil the second,
-        or if there is no noise.
+        """Return True if the measurements prove the fault, False if they contradict it, and None if they do neither.
+        The measurements during the fault are compared twice: with those before it, and with those after it.
+
+        noise: True if round trips may become longer without a fault, as on a real machine. Noise may begin or end
+        together with the fault, so both comparisons must prove it. One is enough if all measurements of the other side
+        were made while other faults were active. Without noise (in the simulator) one is always enough.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
@@ -261,8 +265,9 @@ async def _sample(
     into: Samples,
     before_s: Mapping[Link, float] = NOTHING,
 ) -> None:
-    """Measure each link of `into` once, all at the same time. Append a measurement to `into` if `keep` accepts it and
-    the other active faults stayed the same meanwhile. before_s: as for `_measure_with`.
+    """Measure each link in `into` once, all at the same time. Append a measurement to the link's list if `keep` accepts
+    it and the set of other active faults did not change meanwhile. before_s: the shortest round trip of each link
+    before the fault, in s.
     """
 
     async def one(link: Link) -> ProbeResult:
@@ -283,9 +288,10 @@ async def _measure_without(
     *,
     enough: Callable[[Sequence[bool]], bool],
 ) -> None:
-    """Measure the links without the fault, and append the measurements to `into`. Repeat for a short while until enough
-    links are measured. Then measure these links in further rounds. enough: `any` or `all` of the links whose target
-    runs.
+    """Measure the links in `into` without the fault, and append each measurement to its link's list. Repeat this for a
+    short while until `enough` returns True. `enough` is `any` or `all`. It gets one value for each link whose target
+    runs: True if the link's list has a measurement. Then measure the links that have one in `proof.rounds` - 1 further
+    rounds.
     """
     waiting = patience(context, p, list(into))
     while True:
@@ -302,9 +308,9 @@ async def _measure_without(
 async def _measure_with(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, into: Samples, before_s: Mapping[Link, float]
 ) -> None:
-    """Measure the links with the fault, and append the measurements to `into`: as soon as the fault is active, at a
-    random moment, and shortly before its end. If another fault cuts a link's measurement short, repeat the measurement
-    as long as this fault lasts. before_s: how many seconds each link's measurement took before the fault.
+    """Measure the links in `into` with the fault, and append each measurement to its link's list: as soon as the fault
+    is active, at a random moment, and shortly before its end. If another fault cuts a link's measurement short, repeat
+    the measurement as long as this fault lasts. before_s: the shortest round trip of each link before the fault, in s.
     """
     began, took_s = trio.current_time(), context.left_s(p)
     with trio.move_on_after(max(0.0, took_s - POLL_S)):  # do not wait longer for a link that another fault cuts

@@ -37,10 +37,11 @@ FROM_BELOW = "faketime"
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Make the wall clock jump by an offset and run at another rate, or jump to and fro. It is right again at the end.
+    """Make the targets' wall clocks jump by `offset_ms` and run at `rate`. If `strobe_ms` is not 0, change them between
+    wrong and right at this interval. All clocks are right again at the end.
 
-    Only the nodes' own traces prove the fault: each must show that its clock is off by the ordered offset, and by what
-    the rate has added since the trace's first line.
+    Only the nodes' own traces prove the fault. Each must show that the node's clock is off by `offset_ms`, and by what
+    `rate` has added since the trace first showed this setting.
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
@@ -79,8 +80,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
-    """Return the function that sets a node's clock wrong: through its offset file, or through libfaketime, which cannot
-    change the rate.
+    """Return the function that changes a node's clock; it takes the node, the offset in ms and the rate. how: `offset`
+    changes the clock by `Runtime.set_clock`; `faketime` does so by libfaketime, which cannot change the rate.
     """
     runtime = context.runtime
 
@@ -99,10 +100,10 @@ def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, floa
 def clock_evidence(reports: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
     """Return what a node's reports of its clock prove. offset_ms, rate: the fault's setting.
 
-    The evidence has these values. `words`: the number of reports. `jumps`: how often the clock's setting changed.
-    `undone`: the number of reports with another setting after the fault's setting had appeared. `off`: True if most
-    offsets under the fault's setting are as expected, and the largest is not near 0. `shown_ms`: the first and the last
-    of these offsets.
+    The evidence has these values. `words`: the number of reports. `jumps`: how often a report had another setting than
+    the report before; the first one counts, too. `undone`: the number of reports with another setting after the fault's
+    setting had appeared. `off`: True if most offsets under the fault's setting are as expected, and the largest is
+    above `CLOCK_TOLERANCE_MS`. `shown_ms`: the first and the last of these offsets.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0

@@ -33,9 +33,10 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """Kill a node, remove data from its disk while it is down, and start the node at the end.
 
     The fault needs every partition of the node to be in sync on all replicas. Otherwise the node might have held the
-    only copy, and no verdict would be possible. The cluster may not have noticed yet that another node is gone, and
-    another node may go down before this node has caught up. So the evidence says which replicas were in sync before,
-    and when the node was in sync again (as in `power_loss`).
+    only copy, and no verdict would be possible. Even then a copy may be missing: another node may be gone although the
+    cluster has not noticed it yet, or may go down before this node has caught up. So the evidence says which replicas
+    were in sync before (`isr`), and when the node was in sync again (`caught_up_ns`; -1: not within the available
+    time).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
     from squall.chaos.faults.acts.nodes import record_processes

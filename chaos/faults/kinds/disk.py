@@ -67,7 +67,7 @@ def disk_fault(params: Mapping[str, Any]) -> DiskFault:
 
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
-    """Return FORGETS_SYNCS for a failed fsync, after which the kernel counts its pages as clean."""
+    """Return FORGETS_SYNCS if the fault makes fsyncs fail: the kernel then counts unsynced pages as clean."""
     failed = params.get("op") == "fsync" and params.get("how") != "slow"
     return frozenset({FaultTrait.FORGETS_SYNCS} if failed else ())
 

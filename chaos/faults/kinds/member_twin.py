@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from squall.workloads.control import DuplicateMember
 
 BEGUN_WITHIN_S = 15.0
-"""Limits how long the fault waits until the second process has begun, in s: the member may be paused, or join anew."""
+"""Limits how long the fault waits until the second client's process has begun, in s. It begins only when the member has
+a member id and polls. Before that, the member may be paused, or may have to join its group again.
+"""
 FENCED_WITHIN_S = 30.0
 """Limits how long after its end the fault waits until a coordinator has fenced or refused one of the two processes, in
 s. Other faults may make the coordinator unavailable.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OFTEN, FEW = 0.3, 10
-"""Give the share of packets to lose if there are few packets, and the records per second up to which packets are few.
+"""Give the least share of packets to lose if packets are few, and the most records per second that count as few
+packets.
 """
 
 

@@ -108,7 +108,8 @@ def describe_params(params: Params) -> str:
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Name the brokers that hear nothing from the node any more, or else the brokers from which the node hears nothing.
+    """Return words such as "cut off from 2, 3". They are "unheard by 2, 3" if only what the node sends is cut, and
+    "deaf for 2, 3" if only what it receives is cut. links: the cut links, such as "1->2".
     """
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}

@@ -106,8 +106,8 @@ SPREAD = 3
 partitions, and then sends no markers to other brokers.
 """
 ASKS_S = 0.5
-"""Gives how long before the fault's end, in s, a leader change must begin, so that clients send Metadata requests
-during the fault.
+"""Gives how many seconds before the end of a fault on Metadata another fault must have begun to change leaders.
+Otherwise clients send no Metadata requests in time.
 """
 DONE = {
     "drop": "dropped",

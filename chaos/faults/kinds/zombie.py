@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 STOPPED_WITHIN_S = 30.0
 """Limits how long the fault waits until a zombie is stopped and its successor has done a transaction, in s. The fault's
-duration counts from then. Members of a group rebalance twice for this, and other faults may hit their coordinator.
+duration counts from then on. The wait may be long: if the clients are members of a group, the group rebalances twice,
+and other faults may hit its coordinator.
 """
 OVER_WITHIN_S = 15.0
 """Limits how long a resumed zombie may take for all its attempts, in s. Its requests may wait for a coordinator."""

@@ -62,7 +62,7 @@ def describe_evidence(seen: Json) -> str:
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Return the same words for every broker: the target is a zone."""
+    """Return the same words for every broker, because the fault's target is a zone and not a broker."""
     return "out of a zone's reach"
 
 
