@@ -113,8 +113,8 @@ BY_REQUEST: Mapping[str, str] = {
     "tail": "end of a segment lost",
     "file": "closed file lost",
 }
-"""Maps a fault's parameter `how` (an administrator's request, or a kind of damage) to the rare code path that the
-broker takes if the fault lands.
+"""Maps a fault's parameter `how` (an administrator's request, or a kind of damage) to the rare code path that such a
+fault makes the broker take.
 """
 
 OF_TRANSACTIONS = (
@@ -129,8 +129,8 @@ OF_TRANSACTIONS = (
     "marker waits for a leader",
     "completion refused below min ISR",
 )
-"""Lists the rare code paths taken only for producers with a transactional id: every other producer has its own producer
-id, whose epoch never changes.
+"""Lists the rare code paths taken only for producers with a transactional id. Any other producer has no transactions,
+and a producer id of its own with a constant epoch.
 """
 
 OF_GROUPS = (
@@ -170,7 +170,9 @@ OF_SETTINGS: Mapping[str, str] = {
     "classic member joined a consumer group": "conversions",
     "consumer group left to its classic members": "conversions",
 }
-"""Maps a rare code path to the workload's setting that makes clients send what leads to this path."""
+"""Maps a rare code path to a setting of the workload. Clients send the requests that lead to the path only with this
+setting.
+"""
 
 PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
@@ -196,9 +198,10 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
 
 
 def impossible(load: Scenario, faults: Collection[FaultSpec] | None = None) -> frozenset[str]:
-    """Return the rare code paths that no run of this workload takes, because none of its clients sends such requests.
+    """Return the rare code paths that no run of this workload can take, because its clients send no request that leads
+    there, or because the plan has no fault that leads there.
 
-    faults: the faults of a plan that every run has; None: each run draws its own faults and settings.
+    faults: the faults that all runs have in common; None: each run draws its own faults and settings.
     """
     traffic, found = load.traffic(), set[str]()
     plain = not traffic.ids and not traffic.groups

@@ -1,4 +1,6 @@
-"""Selects the readers that did not read as far as the harness waited for, and describes them for run.json."""
+"""Selects the workload's readers that did not poll the records written after healing in time, and describes them for
+run.json.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ ASK_LIMIT_S = 3.0
 
 
 async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> list[LaggingReader]:
-    """Return those readers that can still get the records that they lack. If retention has removed all these records,
-    the log begins at the reader's `goal` or later, and the reader is left out. Whether retention was allowed to remove
-    them is judged later, from the history.
+    """Return the readers of `behind` that can still get some of the records that they lack. A reader lacks the records
+    before its `goal`. If retention has moved the log start offset to the goal or beyond, nothing is left to read, and
+    the reader is omitted. Whether retention was allowed to do this is judged later, from the history.
     """
     places = list(dict.fromkeys(each.place for each in behind))
     starts = await list_offsets(client, places, EARLIEST, timeout_s=ASK_LIMIT_S) if places else {}

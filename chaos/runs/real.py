@@ -50,13 +50,15 @@ from squall.checkers.engines import REFERENCE, SPARK, over_limit
 LINES_BYTES = 300
 """Gives the bytes that a record's lines take in history.jsonl."""
 HISTORY_BYTES = 1_500
-"""Gives the bytes for a record's lines in history.jsonl, its rows in Parquet, and what Spark spills."""
+"""Gives the disk space that one record takes outside of the brokers' logs, in bytes: its lines in history.jsonl, its
+rows in Parquet, and the data that Spark spills for it.
+"""
 LOGS_BYTES = 128 << 20
 """Gives the bytes for all that does not grow with the load: first segments, indexes, traces, programs' output, the
 report.
 """
 THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report")
-"""Lists the phases after the load that take time."""
+"""Lists the phases after the load that take noticeable time, for the display of the phases to come."""
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 
 
@@ -234,8 +236,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
-    """Return the function that attaches to the external cluster. Raise PreconditionError if the container of a broker
-    cannot be identified.
+    """Return the function that makes the runtime of the external cluster in a folder. Raise PreconditionError if the
+    container of a broker cannot be identified.
     """
     from squall.chaos.runtimes.external.runtime import ExternalRuntime
 
@@ -250,7 +252,7 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
 
 def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
     """Return the function that starts the plan's client library or program, whose log goes to a file in `folder`; None
-    for Squall's own client. say: as in `ProgramDriver`.
+    for Squall's own client. say: displays a line if the program takes long to start.
     """
     if plan.workload.needs().program is not None:
         topics = plan.workload.topic_names()
@@ -262,7 +264,8 @@ def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
 
 
 def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
-    """Return the command that repeats a run. The run's plan holds everything but `engine`, which searches the history.
+    """Return the command that repeats a run. The run's plan holds everything but `engine` (Spark or reference), which
+    searches the history.
     """
     return absolute_command("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
 

@@ -73,7 +73,9 @@ def recorded(path: Path) -> RecordedRun:
 
 
 def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
-    """Return the names of the anomalies that are not permitted, and the engine that searched the history."""
+    """Return the names of the anomalies that are not permitted, and the engine that searched the history (Spark or
+    reference).
+    """
     try:
         verdict = json.loads(directory.verdict.read_text())
         anomalies = tuple(dict.fromkeys(str(a["name"]) for a in verdict["anomalies"] if a["permitted"] is False))
@@ -85,11 +87,12 @@ def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
 def tried(
     mutant: str | None, wanted: str | None = None, over: Callable[[], bool] = lambda: False
 ) -> Callable[[Plan], FailureSignature | None]:
-    """Return a function that simulates a plan and returns its failure. wanted: only this anomaly or broken invariant
-    counts, and the run continues to its end; None: the run stops at the first broken invariant.
+    """Return a function that simulates a plan and returns its failure, or None. If `wanted` is given, only the anomaly
+    or broken invariant of this name counts, and the simulation runs to its end. Otherwise it stops at the first broken
+    invariant.
 
-    With a mutant planted, a failure counts only if the correct broker does not fail in the same way. `over` is called
-    during each simulation. Once it returns True, the simulation ends, and its result means nothing.
+    With a mutant (a planted bug), a failure counts only if the correct broker does not fail in the same way. over:
+    called during each simulation; once it returns True, the simulation ends, and its result means nothing.
     """
     order = SeedBatch(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
 
@@ -116,8 +119,8 @@ def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[]
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
-    """Return the plan, changed so that the correct broker passes it. Only a mutant that is an unsafe setting needs a
-    change: the plan must not claim that this setting is safe.
+    """Return the plan that the correct broker must pass. It differs from `plan` only if the mutant is an unsafe
+    setting, such as acks=1: then its `expect` is "config", which permits the losses that this setting causes.
     """
     from squall.chaos.mutants import find
     from squall.chaos.mutants.hunt import sound
@@ -126,9 +129,10 @@ def sound_plan(plan: Plan, mutant: str) -> Plan:
 
 
 def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
-    """Save a simulated run into `path`, replacing its content, with the run's messages if they were collected.
+    """Save a simulated run into `path`, replacing its content.
 
-    messages.jsonl holds a message a line; its times are the traces' monotonic seconds.
+    If the run's network messages were collected, messages.jsonl gets one a line. Their times are monotonic seconds, as
+    in the traces.
     """
     fresh = save(result, path.parent, command, latest=False).path
     if result.messages:

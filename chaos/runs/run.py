@@ -57,13 +57,13 @@ VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 TOPICS_READY_S = 30.0
 EPOCHS_WAIT_S = 10.0
 ASK_LIMIT_S = 3.0
-"""Limits how long a broker may take to say who leads a partition that takes no writes, in s."""
+"""Limits how long to wait for a broker's report of the partitions' leaders, in s."""
 READ_MARGIN_S = 5.0
 """Gives how much longer than the plan's `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
 STILL_STUCK_S = 3.0
 """Gives the seconds in which a reader that lags behind new readers must poll a record, or it counts as stuck."""
 QUIET_S = 2.0
-"""Gives the pause after the last reads in s, until every follower knows the last high watermark."""
+"""Gives the pause after the final reads, in s. Meanwhile every follower learns the last high watermark."""
 
 MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
 """Starts a client library, given the bootstrap servers and what a workload needs of the library."""
@@ -82,10 +82,10 @@ class RunObserver(Protocol):
         """Return why the cluster does not converge, as seen from inside the brokers."""
 
     def settled(self) -> None:
-        """Make the last checks: the cluster has converged, and the final reads are over."""
+        """Make the last checks. Called once the cluster has converged and the final reads are over."""
 
     def seals(self) -> Mapping[str, int]:
-        """Return the CRC-32 of each file of observations, for the history's last line: file -> CRC-32."""
+        """Return file name -> CRC-32 for each file of the observer's findings. The history's last line records them."""
 
 
 class Run:
@@ -125,16 +125,14 @@ class Run:
         self._save()
 
     def env(self, name: str) -> Env:
-        """Return an Env for a named part of the harness. Each Env draws from its own random stream, made of the plan's
-        seed.
-        """
+        """Return an Env for a named part of the harness. The plan's seed and the name determine its random stream."""
         env = self.runtime.env(name)
         env.rng.seed(repr((self.plan.seed, name)))
         return env
 
     @property
     def played(self) -> Sequence[FaultExecution]:
-        """Returns all faults of the run, including those to come."""
+        """Returns all faults of the plan, each with its result so far."""
         return self._played
 
     @property
@@ -285,7 +283,7 @@ class Run:
         )
 
     async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
-        """Ask a foreign cluster's brokers for APIs, features and settings. Record the answers and print the gaps."""
+        """Ask a foreign cluster (`stranger`) for APIs, features and settings. Record them and print what is lacking."""
         target = await ask_cluster(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
@@ -293,7 +291,7 @@ class Run:
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     def _zones(self, cluster_id: str) -> list[ClientZone]:
-        """Return the workload's client zones, by the listener that brokers advertise to them."""
+        """Return each client zone (clients with links of their own) with its bootstrap servers and client library."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
         needs = self.plan.workload.needs(self.plan.operations or ())
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
@@ -329,7 +327,7 @@ class Run:
             around.readers.let_go()
 
     async def _work(self, around: ScenarioEnvironment) -> None:
-        """Run the workload. When it has ended, in whatever way, let the phases continue that wait for its outcomes."""
+        """Run the workload. When it ends, even by an error, mark the load as over for the phases that wait for this."""
         try:
             await self.plan.workload.run(around)
         finally:
@@ -368,7 +366,9 @@ class Run:
         self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
 
     async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
-        """After the faults, write beside a foreign library, to show whether the library or the cluster is stuck."""
+        """Once the faults are over (`played`), write with Squall's client to partitions in which a foreign client
+        library gets no acknowledgements. This shows whether the library or the cluster is stuck.
+        """
         # While a fault is active, silence of the load's clients blames neither them nor the brokers.
         await played.wait()
         if _is_driven(around):
@@ -444,7 +444,7 @@ class Run:
         }
 
     async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, reads: dict[str, Any]) -> None:
-        """Record in run.json which readers make no progress although new readers have read everything."""
+        """Set `outlasted` in `reads["behind"]`: whether a reader is still stuck after new readers read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, STILL_STUCK_S, STILL_STUCK_S)
         still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= STILL_STUCK_S}
@@ -465,7 +465,7 @@ class Run:
 
 
 def _ends(p: FaultExecution, gone: NodeExit) -> bool:
-    """Return whether this fault was meant to end the broker, as a disk fault is: a broker with a failing disk stops."""
+    """Return whether fault `p` may shut down a broker, and was active on the node when it exited (`gone`)."""
     hit = FaultTrait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 

@@ -58,7 +58,7 @@ class RunStatus:
     load: LoadCounters | None = None
     """Counts what the workload's clients do."""
     final: LoadCounters | None = None
-    """Counts what the final readers do."""
+    """Counts what the readers in the phase "final reads" do."""
     faults: Sequence[FaultExecution] = ()
     """Lists all planned faults."""
     coming: Callable[[], Sequence[UpcomingFault]] = tuple

@@ -24,14 +24,12 @@ class RunStore(Protocol):
 
     run_id: str
     history: str
-    """Is the path of history.jsonl for the run's `Env.fs`."""
+    """Is the path of history.jsonl in the harness's file system (`Env.fs`)."""
     nemesis_crc: int
     """Is the CRC-32 of nemesis.jsonl in its current state."""
 
     def plan(self, text: str) -> None:
-        """Write plan.toml: at the beginning, and again if the faults were lengthened for this machine
-        (`adapt_to_machine`).
-        """
+        """Write plan.toml: at the beginning, and again if `adapt_to_machine` has made the faults longer."""
 
     def info(self, info: dict[str, Any]) -> None:
         """Write run.json again, at each phase."""

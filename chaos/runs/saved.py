@@ -25,7 +25,8 @@ from squall.checkers.verdict import INVALID, judge_run, written
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
-    """Return the command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop.
+    """Return the command that repeats a simulated run. The saved plan lacks only the mutant and `stop_at_first`, which
+    ends the run at the first broken invariant.
     """
     planted = ("--mutant", mutant) if mutant else ()
     return absolute_command("sim", "--plan", directory.plan, *planted, "" if stop_at_first else "--all-violations")
@@ -40,9 +41,11 @@ def save(
     label: str = "",
     tables: bool = True,
 ) -> RunDirectory:
-    """Write a simulated run, with its verdict, into a new directory below `root`. command: repeats the run; or a
-    function that returns this command for the directory. tables: write the history as Parquet as well, if pyarrow is
-    installed; the verdict does not need it.
+    """Write a simulated run, with its verdict, into a new directory below `root`.
+
+    command: repeats the run; or a function that returns this command for the directory. latest, label: as in
+    `RunDirectory.create`. tables: write the history as Parquet as well, if pyarrow is installed; the verdict does not
+    need it.
 
     The written verdict can be worse than `result.verdict`, because the replicas' log files are compared only here.
     """

@@ -14,7 +14,7 @@ from squall.checkers.stages import stage_of
 LOOK_S = 0.25
 """Gives how often the log is read, in s."""
 FIRST = "start"
-"""Names the stage before the log names any."""
+"""Is the stage to display until the program logs its first stage."""
 
 
 Show = Callable[[str], AbstractContextManager[None]]

@@ -1,9 +1,9 @@
 """Detects that the harness, or the whole machine, was stopped for a while: Ctrl-Z, a debugger, a suspended virtual
 machine.
 
-Clients and brokers may have been stopped with it, and then nobody can be blamed for what took too long. A task that
-wakes often detects this by two clocks: one stops while the machine is suspended (CLOCK_MONOTONIC, which times
-histories), and one does not (CLOCK_BOOTTIME).
+Clients and brokers may have been stopped as well, so delays in that time are no finding about the cluster. A task that
+wakes often reads two clocks. CLOCK_MONOTONIC, which times histories, stops while the machine is suspended;
+CLOCK_BOOTTIME does not.
 """
 
 from __future__ import annotations

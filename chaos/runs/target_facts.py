@@ -28,7 +28,7 @@ CONFIG_RESOURCE_BROKER = 4
 DESCRIBE_CONFIGS_VERSION = 4
 
 READING = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.CREATE_TOPICS)
-"""Lists the APIs without which no run is possible."""
+"""Lists APIs that every run uses: to write and read records, and to create topics."""
 ASKING = (ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_QUORUM)
 ASKED = frozenset(ApiKey[name] for kind in KINDS.values() for apis in kind.asks.values() for name in apis)
 """Lists the APIs that some fault needs."""
@@ -53,7 +53,7 @@ class ClusterCapabilities:
     apis: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Maps an API's name to the versions that both the cluster and Squall's client support."""
     lacks: list[str] = field(default_factory=list)
-    """Lists the APIs that a run may need, but that have no version in common."""
+    """Lists the APIs that a run may need, but of which the cluster and Squall's client share no version."""
     features: dict[str, int] = field(default_factory=dict)
     """Maps finalized features to their levels (KIP-584)."""
     unknown_settings: list[str] = field(default_factory=list)
@@ -102,9 +102,11 @@ def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> 
 async def ask_cluster(
     bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()
 ) -> ClusterCapabilities:
-    """Ask the first bootstrap server that answers. Raise HarnessError if none does.
+    """Return what the first bootstrap server that answers reports about its cluster. Raise HarnessError if none
+    answers.
 
-    settings: what the plan wants of the brokers; left_out: those of the settings that the brokers were not given.
+    settings: the plan's broker settings, to be compared with the reported ones. left_out: the names of those settings
+    that the brokers were not given.
     """
     why = "no address was given"
     for host, port in bootstrap:

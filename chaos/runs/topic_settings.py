@@ -24,14 +24,16 @@ LIMIT_S = 10.0
 AGAIN_S = 0.2
 
 Settings = Mapping[str, Mapping[str, str]]
-"""Maps a topic to its settings, as text by name: all of `NAMES` or none."""
+"""Maps a topic to its settings in force, as name -> text. A topic has all settings in `NAMES`, or none if no broker
+reported them.
+"""
 
 
 def planned_settings(plan: Plan) -> Settings:
     """Return the settings in force in a simulated cluster: the topic's own, else the cluster's, else the default.
 
-    The cluster is not asked: in a simulation nobody else can change settings, and further requests would change the
-    result of a seed.
+    The cluster is not asked: in a simulation no other program can change settings, and further requests would change
+    how a seed's run goes.
     """
     return {topic.name: in_force(plan.cluster.settings, topic.configs, NAMES) for topic in plan.workload.topic_list()}
 

@@ -76,7 +76,10 @@ def forked(
 def _fork(
     work: Callable[[Task], Result], share: Iterable[Task], others: Iterable[Connection]
 ) -> tuple[Connection, int]:
-    """Start a process. others: the pipes of processes that already run, which the new process must close."""
+    """Start a process that does the tasks of `share`. Return the pipe that gets their results, and the process's pid.
+
+    others: the pipes of processes that already run, which the new process must close.
+    """
     results, sent = Pipe(duplex=False)
     with _signals_blocked():
         pid = os.fork()

@@ -18,8 +18,8 @@ INTERNAL: Mapping[str, int] = MappingProxyType(
         "transaction.state.log.min.isr": 2,
     }
 )
-"""Gives the defaults of internal topics' settings for which a cluster of one broker is too small. Kafka and Squall have
-the same defaults.
+"""Gives the defaults of Kafka and Squall for settings of __consumer_offsets and __transaction_state. A cluster of one
+broker is too small for each of them.
 """
 IF_TOO_HIGH: Mapping[str, str] = MappingProxyType(
     {

@@ -215,8 +215,8 @@ CrashOp = Literal["fsync", "write", "send"]
 
 @dataclass(frozen=True, slots=True)
 class FailWrites:
-    """Fails the `nth` matching call (from 1, since the fault began) and all later ones with `errno`, until the fault is
-    removed.
+    """Fails the `nth` call of `op` on files that match `path_glob`, counted from 1 since the fault began, and all later
+    ones, with `errno`. The fault lasts until it is removed.
 
     After a failed fsync the pages count as clean, as in Linux: a later fsync succeeds without writing them.
     """

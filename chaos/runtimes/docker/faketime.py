@@ -1,11 +1,12 @@
-"""Changes a broker's wall clock by libfaketime, without help from the broker. So this method can check the usual one,
-in which the broker itself reads its offset from a file.
+"""Changes a broker's wall clock by libfaketime, without help from the broker. Usually the broker itself adds an offset,
+which it reads from a file; this second method can show whether the broker does that right.
 
 The dynamic loader loads libfaketime first, and libfaketime answers in place of the C library, so the broker does not
 notice. Libfaketime reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
 (FAKETIME_DONT_FAKE_MONOTONIC, without which waits hang), and so do the times of files.
 
-There are no rates: libfaketime counts a rate from the start of the OS process, not from the moment of the order.
+A clock cannot run at another rate here: libfaketime counts a rate from the start of the OS process, not from the moment
+of the order.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
 """Names the offset file in the node's folder."""
 REPORTING_MS = 0.001
-"""Is an offset of 0.001 ms, written into the broker's own clock file while libfaketime changes its time. It is too
-small to change anything, but with any offset the broker reports its time in its trace.
+"""Is the offset (0.001 ms) in the broker's own clock file while libfaketime changes its time. It is too small to
+matter. But with any offset except 0 the broker reports its time in its trace.
 """
 TRUE = "+0 x1.0"
 TRIED = "-86400 x1.0"

@@ -15,7 +15,7 @@ from squall.chaos.toolchain.engine import DockerEngine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"
 NAMESPACE = "squall.namespace"
-"""Names the label with the pid namespace in which the harness's pid is valid."""
+"""Names the label for the harness's pid namespace. The pid in the label `HARNESS` is valid only in this namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Leftover:
     networks: tuple[tuple[str, str], ...]
     volumes: tuple[str, ...] = ()
     namespace: str = ""
-    """Names the pid namespace of the run's harness, as the label has it."""
+    """Identifies the pid namespace of the run's harness, from the label `NAMESPACE`; empty without this label."""
 
     def names(self) -> list[str]:
         """Return the leftovers as "container NAME", in an order in which they can be removed."""
@@ -39,7 +39,7 @@ class Leftover:
 
 
 def labels_of(run: str, folder: str) -> dict[str, str]:
-    """Return the labels for a run whose harness is this OS process."""
+    """Return the labels for a run whose harness is this OS process. folder: the path of the run directory."""
     me = identify(os.getpid())
     assert me is not None, "this process is alive"
     return {

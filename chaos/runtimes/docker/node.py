@@ -58,8 +58,8 @@ class ContainerNode(BrokerNode):
         self.exits: list[NodeExit] = []
         self._faults = NodeFaults(files.faults) if faulted else None
         self.crash_number = 0
-        """Is the number of the crash that the harness ordered last; 0 for none. An exit that this crash causes is not
-        reported as the broker's own failure.
+        """Identifies the crash that the harness ordered last (`NodeFaults.arm`); 0 for none. An exit that this crash
+        causes is not reported as the broker's own failure.
         """
         self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second

@@ -84,8 +84,8 @@ class ContainerProxies(LinkProxies):
 
     @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Remove a fault from a link. Returns how many packets a Loss lost; for protocol faults, returns as
-        `FramedLinks.remove`.
+        """Remove a fault from a link. Evidence: for Loss, hits (how many packets it lost); for protocol faults, as
+        `FramedLinks.remove`; empty for all others.
         """
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):

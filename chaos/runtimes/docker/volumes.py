@@ -13,8 +13,8 @@ from squall.chaos.runtimes.docker.container import in_thread
 from squall.chaos.toolchain.engine import ContainerMount, DockerEngine, EngineError
 
 DATA, INSIDE = "/node/data", "/volumes"
-"""Give two paths: of a broker's volume in the broker's container, and of the folder with all volumes in Toxiproxy's
-container.
+"""Give two paths. DATA is where a broker's container mounts its volume; INSIDE is the folder in Toxiproxy's container
+below which all volumes are mounted.
 """
 
 
