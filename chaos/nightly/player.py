@@ -61,12 +61,14 @@ class _RunProcess:
 
 @dataclass(slots=True)
 class NightLimits:
-    """Limits the time and the disk space of a night, and the runs side by side."""
+    """Limits the time and the disk space of a night, and the number of runs that are played side by side."""
 
     budget_s: float | None
     keep_bytes: int
     slots: int
-    """Limits how many runs with OS processes are played side by side; two simulations count as one."""
+    """Limits how many runs are played side by side. One slot has room for one run with real brokers, or for two
+    simulations.
+    """
     run_s: float | None = None
     """Limits the seconds of one run; None: the limit depends on the length of the run's load (`budget.limit_s`)."""
 
@@ -222,8 +224,8 @@ class NightRunner:
         return budget.no_room(cost, self.elapsed_s(), used, limits.budget_s, limits.keep_bytes, report_s)
 
     def kept_bytes(self) -> int:
-        """Return the bytes of the night on disk. For all runs that were started, this includes Allure's results and
-        page, which may not be written yet.
+        """Return how many bytes the night takes on disk. If Allure's results and page are not written yet, this
+        includes an estimate of their size, for all runs that were started.
         """
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
         return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.bytes_outside_runs())
@@ -301,8 +303,8 @@ class NightRunner:
             shutil.rmtree(run, ignore_errors=True)
 
     def _end_overdue(self) -> None:
-        """Ask each run that takes too long to end. Kill it if it then does not end in time, so that the other runs of
-        the night can begin.
+        """Send SIGINT to each run that takes too long. Kill it if it does not end in time after that, so that the other
+        runs of the night can begin.
         """
         now = time.monotonic()
         for child in self._children:
@@ -384,7 +386,8 @@ def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
     """Return the verdict of an attempt. written: the verdict in verdict.json; code: the exit code of the process.
 
     An invalid run stays invalid, however the process ended after that. Any other verdict counts only with its own exit
-    code, because a harness that fails after its verdict proves nothing.
+    code, because a harness that fails after its verdict proves nothing. With another exit code the attempt is unknown.
+    But it has no verdict if `ended_by_us`: the night asked the run to end, because it took too long.
     """
     if written in (INVALID, NO_VERDICT) or CODES.get(written) == code:
         return written if written in CODES else NO_VERDICT

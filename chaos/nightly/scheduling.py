@@ -61,6 +61,8 @@ def seed_of(night: str) -> int:
 
 def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> ScheduledNight:
     """Plan a new night in this folder, without writing a file. Raise PreconditionError if none of its runs is possible.
+    seed: the first seed; None: the matrix' first seed, or else one that is derived from the day. seeds: the number of
+    seeds for each configuration and mix of faults; None: as the matrix says.
     """
     # Not by `or`: 0 is a seed.
     first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)

@@ -35,7 +35,8 @@ def check_external(fault: Fault, *, compose: str, client: str) -> None:
 def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
     """Return the kinds of faults from which a seed draws for somebody else's cluster, if the user names none:
     administrators' requests, faults on the links of Squall's own clients, and with a compose file also faults on
-    containers.
+    containers. compose: the compose file of the cluster's containers, or "". client: the client library of the
+    workload, such as "squall".
     """
     drawn = [kind for kind in KINDS.values() if kind.draw.by_default_on_foreign]
     signalled = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL in kind.traits]

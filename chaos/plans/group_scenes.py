@@ -2,7 +2,8 @@
 coordinators fail, or answer late, just when members need them.
 
 A rebalance takes a fraction of a second. Faults that are drawn independently of a rebalance seldom hit one, so these
-faults wait for a rebalance.
+faults wait for a rebalance. Each scene is a function. Its `groups` are the workload's groups, and its `table` has the
+workload's settings, as in the plan.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Let transactions time out while a new group coordinator still loads: it has replayed its log, and waits for
-    followers that fetch it late. So they lack what was written last, and do not know that the records before are
-    committed. The transactions can end meanwhile, because the transaction log has only one replica. Slow links to
-    clients keep transactions open for most of the time.
+    """Kill a group's coordinator, and let transactions time out while the new coordinator still loads. Followers fetch
+    late. So the new coordinator, a former follower, lacks the last records, and does not know that the records before
+    them are committed. It has replayed its log, and waits until its followers have fetched this log. The transactions
+    can end meanwhile, because the transaction log has only one replica. Slow links to clients keep transactions open
+    for most of the time.
     """
     builder, at_s = SceneBuilder(), rng.uniform(3.0, 4.0)
     builder.add(1.0, 24, "latency", "all", side="clients", latency_ms=rng.randint(60, 120), jitter_ms=20)

@@ -83,8 +83,8 @@ def unreplicated_markers(rng: Random) -> RarePathScene:
 
 
 def markers_without_a_leader(rng: Random) -> RarePathScene:
-    """Kill the only replica of a partition while markers for it are late. Its transactions complete once it leads
-    again.
+    """Kill the only replica of a partition while transaction markers for this partition are late. The partition's
+    transactions complete once the replica leads it again.
     """
     faults = SceneBuilder()
     for number in range(4):

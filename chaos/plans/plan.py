@@ -43,8 +43,8 @@ RUN_INFO = "run.json"
 """Names the file that a run writes beside its plan when it begins. If it exists, the plan was accepted."""
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
-"""Maps a target to the seconds that its brokers need to restart in addition to what Squall's brokers need, if several
-share two cores: a JVM has to warm up.
+"""Maps a plan's `target` to how much longer its brokers take to restart than Squall's, in s: a JVM has to warm up.
+Measured with several brokers on two cores.
 """
 
 
@@ -250,8 +250,8 @@ def _plain(error: Any) -> str:
 
 
 def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the valid setting names of that table of a plan in which an unknown name was found. loc: pydantic's path
-    of the unknown name.
+    """Return the setting names that are valid in the same table of a plan as an unknown name, so that one can be
+    suggested. loc: pydantic's path of the unknown name, such as ("limits", "stuck").
     """
     models: dict[str, type[BaseModel]] = {"cluster": ClusterPlan, "limits": LimitsPlan, "faults": FaultSpec}
     if len(loc) < 2:

@@ -54,8 +54,8 @@ class SceneBuilder:
 
 
 def refused_proposals(rng: Random) -> RarePathScene:
-    """Kill a broker and start it again, while no leader can report to the controller that the broker is in sync again:
-    AlterPartition requests are dropped or refused, and the second time they may also be late or sent twice.
+    """Kill a broker and start it again, twice. When it is in sync again, leaders ask the controller to add it to ISRs.
+    These AlterPartition requests are dropped or refused; after the second kill they may also be late or sent twice.
     """
     faults, at_s = SceneBuilder(), 3.0
     for number in range(2):

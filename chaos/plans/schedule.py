@@ -20,6 +20,7 @@ FIRST_AT_S = 2.0
 """Gives the seconds at the beginning of the load without faults, with which the later load can be compared."""
 ZONE_SHARE = 1 / 3
 """Is the probability that a drawn link fault moves to the links of one client zone, if the workload has several zones.
+A client zone is a part of the clients, with links of its own to all brokers.
 """
 COORDINATED_SHARE = 0.35
 """Is the probability that a drawn fault is changed to hit a coordinator, or requests to it, if the workload has
@@ -106,7 +107,9 @@ def _ends_s(fault: Fault) -> float:
 
 
 def needed_load_s(seed: int, kinds: Sequence[str], restart_s: float) -> int:
-    """Return the shortest length of a load, in whole seconds, in which this seed draws a fault of each kind."""
+    """Return the shortest length of a load, in whole seconds, in which this seed draws a fault of each kind. restart_s:
+    how much longer the plan's brokers take to restart than Squall's, in s.
+    """
     drawn = [fault for _, fault in islice(_without_end(seed, kinds, restart_s), len(kinds))]
     return math.ceil(max(map(_ends_s, drawn), default=0.0) + 0.01)  # begins are rounded
 
@@ -157,7 +160,8 @@ def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
     """Return a drawn fault; some kinds of link faults are moved, by chance (`ZONE_SHARE`), to the links of one client
-    zone. zones: the number of client zones; with one zone the fault is unchanged.
+    zone: a part of the clients that has links of its own to all brokers. zones: the number of client zones; with one
+    zone the fault is unchanged.
     """
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
     if (

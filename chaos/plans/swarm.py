@@ -45,8 +45,9 @@ QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
 WINDOWS_KIB, WINDOW_SHARE = (4, 16, 64), 0.12
-"""Give the windows of links that some seeds have, in KiB, and the share of these seeds: requests and responses wait for
-their receiver. Smaller ones would cost a seed with large records minutes of CPU.
+"""Give the sizes in KiB from which some seeds draw the window of a connection (`ClusterPlan.window_kib`), and the share
+of these seeds. If the window is small, a sender often waits for the receiver. Sizes below 4 KiB would cost a seed with
+large records minutes of CPU.
 """
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """Give, for long loads, the length in s, the records per second, and the share of seeds that have one. Some events need
@@ -209,8 +210,9 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
 
 
 def _beside(seed: int, first: int, time_s: float, *, remade: bool) -> list[Fault]:
-    """Draw, for some seeds, additional faults of the kinds in `BESIDE`. first: the id of the first of these faults.
-    remade: the clients can handle that their topics are deleted and created again.
+    """Return the faults of the kinds in `BESIDE` that a seed has in addition to its other faults; for most seeds none.
+    first: the id of the first of these faults. time_s: the length of the load in s. remade: the clients can handle that
+    their topics are deleted and created again.
     """
     rng = rng_for(seed, "swarm", "beside")
     if rng.random() >= BESIDE_SHARE or time_s < TIME_S:

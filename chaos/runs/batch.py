@@ -34,8 +34,9 @@ simulation at its next event. The second ends it at once: in an endless loop the
 
 @dataclass(frozen=True, slots=True)
 class SeedBatch:
-    """Defines what a batch simulates for each seed. plan: the file with the plan, which gets the seed; None: each seed
-    gets a random plan (swarm).
+    """Defines what a batch simulates for each seed. plan: the file of a plan that every seed simulates, with its own
+    seed instead of the plan's; None: each seed gets a random plan (swarm). mutant: the id of a known bug that is
+    planted in Squall's broker or client; None: no bug.
     """
 
     plan: Path | None
@@ -56,8 +57,8 @@ class SeedBatch:
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def is_whole_swarm(self) -> bool:
-        """Return whether the seeds draw their whole plans and no mutant is planted. Only then the seeds together should
-        take every rare code path of the broker.
+        """Return whether the seeds draw their whole plans, and no known bug (mutant) is planted. Only then the seeds
+        together should take every rare code path of the broker.
         """
         return self.plan is None and self.workload is None and self.mutant is None
 

@@ -27,8 +27,9 @@ def figures_of_history(
 
 
 def figures_of(directory: RunDirectory, troubles: list[str], history: History | None = None) -> WorkloadFacts:
-    """Return the figures of a run directory; no figures if its plan is unreadable, which the verdict reports. history:
-    None means that the history is loaded from the directory's Parquet files.
+    """Return the figures of a run directory; no figures if its plan is unreadable, which the verdict reports. troubles:
+    gets a sentence if measuring fails; then the verdict is unknown. history: None means that the history is loaded from
+    the directory's Parquet files.
     """
     try:
         scenario = read_plan(directory.plan).workload

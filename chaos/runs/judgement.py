@@ -75,9 +75,9 @@ def judge(
     """Judge a run directory, whatever its state, and write verdict.json. Return the content of verdict.json.
 
     An earlier verdict stays, with its page and junit.xml, until the new verdict is written: an interruption changes
-    nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. The verdict is also
-    unknown, and the history is not analysed, if the harness refused the client program that it drove (`refused` in
-    run.json), or if the history is too large for the reference engine.
+    nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. In two other cases the
+    verdict is unknown, too, and the history is not analysed: the user's client program never replied as its protocol
+    requires (`refused` in run.json), or the history is too large for the reference engine.
 
     expect: the required guarantees; None: those of the plan. spark: None means that the reference engine analyses the
     history. phase: displays the phases of the analysis. prestarted: a Spark that was started for this directory.
@@ -146,8 +146,8 @@ def _judge(
 
 
 def _no_history(info: Mapping[str, Any]) -> str:
-    """Return why the run cannot be judged: it has no history. Findings of an earlier judgement do not count, because
-    they may be about another history.
+    """Return the reason for the verdict of a run without a history: the history was removed, or nothing was recorded.
+    Findings of an earlier judgement are not used, because they may be about another history.
     """
     when = "it was removed after the run" if "ended_ns" in info else "the run ended before anything was recorded"
     return f"there is no history: {when}"
@@ -198,7 +198,9 @@ def _changed(before: bytes | None, now: bytes) -> bool:
 def _not_compared(
     directory: RunDirectory, partitions: Sequence[str], compared: Mapping[str, Mapping[str, Any]] | None
 ) -> list[str]:
-    """Return why replicas that left files on this machine were not compared. compared: None if none was compared now.
+    """Return why not all replicas were compared although brokers leave their files on this machine; empty if none is
+    missing. partitions: the names of all partitions. compared: maps a partition to an entry in which `nodes` lists the
+    compared brokers; None: this judgement has compared no replicas.
     """
     try:
         plan = tomllib.loads(directory.plan.read_text())

@@ -18,8 +18,8 @@ LOOK_EVERY_S = 0.1
 UNSERVED = 1 / 3
 """Gives the silence of a partition, as a share of `stuck_s`, after which a new client writes to it."""
 MARGIN_S = 1.0
-"""Gives how much longer than `stuck_s` to wait, in s. A silence is measured up to a later attempt to write, so the load
-must last a little longer.
+"""Gives how much longer than `stuck_s` to wait, in s. The checker measures a silence only while a write waits for its
+acknowledgement. Such a write may begin some time after the last fault, so the load must last a little longer.
 """
 
 

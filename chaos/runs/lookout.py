@@ -47,8 +47,8 @@ Ask = Callable[[], Awaitable[BrokerClusterView | None]]
 async def lookout(
     asks: Sequence[Ask], again_s: float = AGAIN_S
 ) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
-    """Keep asking all brokers while the block runs. Yield a function that returns their merged answers; it waits until
-    some broker has answered.
+    """Poll the metadata of all brokers while the block runs. Yield a function that returns their merged answers; it
+    waits until some broker has answered. again_s: the pause between a broker's answer and the next request to it.
     """
     answers: dict[int, tuple[float, BrokerClusterView]] = {}
     began = trio.current_time()

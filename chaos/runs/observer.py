@@ -54,13 +54,13 @@ def _by_type(names: Sequence[str], groups: Sequence[str]) -> CoordinatorKeys:
 
 
 class ClusterObserver:
-    """Asks the cluster with a client of its own, so that its requests never wait behind the workload. Use as `await
-    nursery.start(run)`.
+    """Asks the cluster with a client of its own, so that its requests never wait behind the workload's. Start the
+    client first: `await nursery.start(observer.client.run)`.
 
     ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated:
-    transactional ids and groups whose coordinators every snapshot names. described: transactional ids and groups of
-    which snapshots of `lookout` also have the state. groups: all groups in `coordinated` and `described`; the other
-    names are transactional ids. places: the workload's partitions, as in `ClusterSnapshot.places`.
+    transactional ids and groups; every snapshot names their coordinators. described: transactional ids and groups;
+    every snapshot names their coordinators, and snapshots of `lookout` also their states. groups: the groups among
+    these names; the other names are transactional ids. places: the workload's partitions, as TOPIC-NUMBER.
     """
 
     def __init__(
@@ -175,8 +175,8 @@ class ClusterObserver:
 
     @asynccontextmanager
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
-        """Keep asking all bootstrap servers while the block runs. Yield a function that returns their merged answers. A
-        server that does not answer delays nothing.
+        """Poll the metadata of all bootstrap servers while the block runs. Yield a function that returns their merged
+        answers. A server that does not answer delays nothing.
         """
         async with trio.open_nursery() as nursery:
             asks = await self._asks(nursery)
@@ -186,7 +186,9 @@ class ClusterObserver:
             nursery.cancel_scope.cancel()
 
     async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
-        """Run `squall.chaos.runs.polled.keep_polled` over all bootstrap servers."""
+        """Poll the metadata of all bootstrap servers until cancelled. Call `tell` with an entry of polled.jsonl for
+        each change. now_s: returns the time that an entry gets, in seconds.
+        """
         async with trio.open_nursery() as nursery:
             await keep_polled(await self._asks(nursery), now_s, tell)
         raise AssertionError("it never returns")

@@ -51,8 +51,8 @@ class MetadataChangeTracker:
 
 
 async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tell) -> NoReturn:
-    """Ask each broker every EVERY_S, and report changes to `tell`, until cancelled. A broker that does not answer
-    delays nothing.
+    """Poll each broker's metadata every EVERY_S, until cancelled. Call `tell` with an entry of polled.jsonl for each
+    change. A broker that does not answer delays nothing. now_s: returns the time that an entry gets, in seconds.
     """
     answers: dict[int, tuple[float, BrokerClusterView]] = {}
     polled = MetadataChangeTracker()

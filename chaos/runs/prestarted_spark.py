@@ -29,7 +29,7 @@ from squall.checkers.stages import READY, stage_of
 
 LOG, FOLDER = "spark.log", "spark-ahead"
 FREE_MEMORY_MIB = 3 * 1024
-"""Gives the memory that must be free beside a cluster, in MiB: Java's heap and its other memory."""
+"""Gives the free memory without which Spark is not started during a run, in MiB: Java's heap and its other memory."""
 PATIENCE_S, POLL_S = 2.0, 0.02
 """Give how long a Spark that is not needed may take to end by itself, and how often it is checked, in s."""
 
