@@ -50,9 +50,9 @@ class FileContent:
         self.pending: list[Op] = []
         """Lists the changes since the last fsync that covered them, in order."""
         self._after_failure: list[bool] = []
-        """Has an entry for each of the first changes in `pending`, after an fsync has failed. True: a later fsync made
-        the change durable. False: the failed fsync should have written the change, and no later fsync will. Changes
-        without an entry are newer than the last fsync.
+        """Says of the first changes in `pending`, in the same order, whether they are durable. It is empty until an
+        fsync fails. True: a later fsync made the change durable. False: the failed fsync should have written the
+        change, and no later fsync will. A change without an entry is newer than the last fsync.
         """
 
     # ----------------------------------------------------------------------------------------------------- changes

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.rotting import rotten_bits
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, failure
 
 TRUNCATION = -1
-"""Replaces a number of bytes as the argument `growth`: the call is a truncation and no write."""
+"""Is the value of the argument `growth` (otherwise a number of bytes) if the call is a truncation and not a write."""
 
 
 @dataclass(slots=True)
@@ -94,8 +94,8 @@ class DiskFaults:
 
 
 def _strike(active: _ActiveFault, op: str, path: str) -> int:
-    """Count a call for a fault that may act on it. Returns the errno with which the fault makes the call fail; 0 if it
-    does not.
+    """Apply a fault to one call, and count the call if the fault matches it. Returns the errno with which the call must
+    fail; 0 if the fault does not make it fail.
     """
     fault = active.fault
     if isinstance(fault, Quota) or fault.op != op:
@@ -142,8 +142,8 @@ def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, whe
 
 
 def _closed(names: DirectoryTree) -> list[tuple[str, FileNode]]:
-    """Return the durable files that are no longer written to. Of the files named by an offset, the last in a directory
-    is still open.
+    """Return the files that are wholly durable and no longer written to, as (path, file). In each directory the last
+    segment file of each suffix is left out: the log still appends to it.
     """
     durable = {node: path for path, node in names.durable_files()}
     files = list(names.files())

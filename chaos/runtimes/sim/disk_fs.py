@@ -72,7 +72,7 @@ class OpenFile:
         content.truncate(size)
 
     def seal(self) -> None:
-        """Do nothing: a simulated disk never sets space aside."""
+        """Do nothing. A real file gives back preallocated disk space here; a simulated disk preallocates none."""
 
     def fsync(self) -> None:
         """Make the file's bytes durable at once. Makes no name durable."""

@@ -92,8 +92,8 @@ class DirectoryChange:
             node.durable_at = self.target
 
     def _clear(self, place: Place) -> bool:
-        """Durably remove the file or directory of this name. Returns False if a later change has already made the name
-        durable.
+        """Remove a name from the tree of durable names. Returns False without doing so if a later change of this name
+        has become durable before this one.
         """
         folder, name = place
         if folder.decided.get(name, 0) > self.number:
@@ -126,8 +126,8 @@ class DirectoryTree:
     # ------------------------------------------------------------------------------------------------------- looking
 
     def find(self, path: str, *, durable: bool = False) -> TreeNode | None:
-        """Return the node at a path, or, if `durable`, the node that a power loss would leave there if every pending
-        change of a name vanished; None if there is none.
+        """Return the file or directory at a path; None if there is none. `durable`: search the tree of names that a
+        power loss leaves if it takes every pending change.
         """
         node: TreeNode | None = self.root
         for name in parts(path):
@@ -157,7 +157,7 @@ class DirectoryTree:
         return _walk(self.root, "", durable=False)
 
     def durable_files(self) -> Iterator[tuple[str, FileNode]]:
-        """Yield the files that a power loss would leave if every pending change of a name vanished."""
+        """Yield every file, by path, that a power loss leaves if it takes every pending change of a name."""
         return _walk(self.root, "", durable=True)
 
     # ------------------------------------------------------------------------------------------------------ changing

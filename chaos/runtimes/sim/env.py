@@ -97,9 +97,9 @@ def _gone(op: str, what: str) -> None:
 
 
 class SimEnv(Env):
-    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` says whose links its
-    connections use: a node's id, or the name of a client zone, which is a group of clients with links of their own.
-    None: the zone to which the dialled port belongs.
+    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` says which links its
+    connections use: those of a node (its id), or those of a client zone (its name), which is a group of clients with
+    links of their own. If it is None, each connection uses the links of the zone to which the dialled port belongs.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class SimEnv(Env):
             raise NodeDead
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """Forget a task that was cancelled, in case it is one of those that were woken during a pause."""
+        """Remove a cancelled task from the tasks that `resume` will continue, in case it was woken during the pause."""
         if self._held and task in self._held:
             self._held.remove(task)
 

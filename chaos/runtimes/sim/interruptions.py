@@ -14,11 +14,11 @@ OF_A_SIMULATION = (Exception, NodeDead, trio.Cancelled, GeneratorExit)
 
 
 def interruption_of(error: BaseException | None) -> BaseException | None:
-    """Return the interruption that an error contains: as a member of its exception group, or as its cause. None if
-    there is none.
+    """Return the interruption in an error, for example a KeyboardInterrupt: the error itself, a member of its exception
+    group, or its cause. None if there is none.
 
-    A signal is raised in whatever code runs at that moment. Other errors, raised while the cluster is then stopped, are
-    consequences of it.
+    A signal is raised in whatever code runs at that moment. The cluster is stopped then, which may raise other errors:
+    they are consequences of the interruption.
     """
     return next((each for each in _all_in(error) if not isinstance(each, (*OF_A_SIMULATION, BaseExceptionGroup))), None)
 

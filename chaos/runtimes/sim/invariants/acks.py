@@ -28,8 +28,8 @@ class Ack(NamedTuple):
     sent: bytes | None
     """Is the beginning of the value that was sent, unique to this record; None if it is not known."""
     epoch: int = -1
-    """Is the newest leader epoch of a batch that has the value at the offset, in the log of any running replica; -1 if
-    no log has it. Looked up only after a permitted loss.
+    """Is the newest leader epoch in which a running replica's log has the sent value at the offset; -1 if no log has
+    it. Looked up only after a loss that the configuration permits.
     """
     durable: tuple[int, ...] | None = None
     """Lists the nodes on whose disks the record is durable, dead nodes included; None if the configuration promises no
@@ -59,8 +59,8 @@ def _is_not_promised(known: PartitionModel) -> bool:
     "acknowledged-is-committed", CheckTrigger.ACK, "Kafka: producer configuration acks; Vanlightly: acked values"
 )
 def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
-    """With acks=all, success means that the leader's high watermark has passed the record. (Not checked for a record
-    from before a permitted loss: see `is_overtaken`.)
+    """With acks=all, success means that the leader's high watermark has passed the record. (Not checked if a loss that
+    the configuration permits may have taken the record.)
     """
     if ack.acks != -1 or ack.offset < known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
         return None
@@ -70,8 +70,8 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record. (The disks of dead nodes count, and
-    so do replicas that have lost the record in a power loss since. Not checked for batches from before a permitted
-    loss.)
+    so do replicas that have lost the record in a power loss since. Not checked for batches of leader epochs before a
+    loss that the configuration permitted.)
     """
     if ack.acks != -1 or _is_not_promised(known):
         return None
@@ -106,7 +106,8 @@ def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-offset", CheckTrigger.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
 def acknowledged_offset(ack: Ack, known: PartitionModel) -> str | None:
     """The record at the acknowledged offset is the record that was sent. (Checked if the record is committed, or if
-    acks=1 and no other leader ever had a record there. Not checked for a record from before a permitted loss.)
+    acks=1 and no other leader ever had a record there. Not checked if a loss that the configuration permits may have
+    taken the record.)
     """
     if ack.found is None or ack.sent is None or ack.acks == 0 or ack.found == ack.sent:
         return None

@@ -42,8 +42,9 @@ class CommittedBatches:
         self.end = self.start
         """Is the exclusive end: all offsets before it are committed."""
         self.low = 0
-        """Is the offset before which everything was deleted on purpose, by retention or DeleteRecords. It is the
-        largest log start of any leader, or of any replica that held all committed records before that offset.
+        """Is the offset before which everything was deleted on purpose, by retention or DeleteRecords: the largest log
+        start of any leader. A follower's log start counts, too, but only up to the offset before which the follower
+        held all committed records.
         """
         self.changes = 0
         """Counts the changes of this object. Code that has seen the same count before need not compare again."""
@@ -78,8 +79,8 @@ class CommittedBatches:
         return self.batches[self.index(offset)] if self.start <= offset < self.end else None
 
     def cut(self, offset: int) -> None:
-        """Remove the batches that are not wholly below `offset` from the committed ones, because their loss was
-        permitted.
+        """Remove the batches that end after `offset`, because the configuration permitted their loss, for example by an
+        unclean election.
         """
         while self.batches and self.batches[-1].end > offset:
             self.batches.pop()
@@ -141,14 +142,15 @@ class LogCopy:
         the committed batches.
         """
         self.same = 0
-        """Counts the batches of this log before the offset `matched`: those that equal committed batches, and deleted
-        ones, which are not compared.
+        """Is the number of this log's batches before the offset `matched`. Each of them equals a committed batch, or
+        was deleted and is not compared.
         """
         self.compared = -1
         """Is the value that `CommittedBatches.changes` had at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """Is the distance between a batch's index among the committed batches and its index in this log: the former
-        less the latter, for the next batch to compare. None while it is not known.
+        """Is the difference between the index of a batch among the committed batches and its index in this log.
+        Example: 3 if the first batch of this log is the fourth committed one. It holds from the next batch to compare
+        on. None while it is not known.
         """
         self.generation = 0
         self.segment, self.position = -1, 0
@@ -195,12 +197,12 @@ class LogCopy:
             self.journal.begin()
 
     def compare(self, ledger: CommittedBatches) -> int:
-        """Update `matched` after batches were added to this log or to the committed ones, and return it.
+        """Update `matched` after batches were added to this log or to the committed batches (`ledger`), and return it.
 
-        Batches wholly below the ledger's `low` are skipped: they may differ from the committed ones. The reason: if an
-        epoch ends before the leader's log start, the leader answers OffsetForLeaderEpoch with its log start, as Kafka
-        does. So a follower does not truncate its own older batches of that epoch. They remain until its log start is
-        beyond them, and in its files until the segment is deleted.
+        Batches wholly below `ledger.low` are skipped: they may differ from the committed ones. The reason: if an epoch
+        ends before the leader's log start, the leader answers OffsetForLeaderEpoch with its log start, as Kafka does.
+        So a follower does not truncate its own older batches of that epoch. They remain until its log start is beyond
+        them, and in its files until the segment is deleted.
         """
         if self.compared == ledger.changes:
             return self.matched
@@ -235,19 +237,23 @@ class LogCopy:
         return at
 
     def first_difference(self, ledger: CommittedBatches) -> tuple[BatchIdentity | None, BatchIdentity | None]:
-        """Return this log's first batch that differs from the ledger, and the ledger's batch at that offset."""
+        """Return this log's first batch that differs from the committed batches (`ledger`), and the committed batch at
+        that offset. Either is None if there is none.
+        """
         mine = self.batches[self.same] if self.same < len(self.batches) else None
         return mine, ledger.at(self.matched)
 
     def ledger_was_cut(self, ledger: CommittedBatches) -> None:
-        """Compare all batches again, because a permitted loss has made the ledger shorter."""
+        """Compare all batches with the committed batches (`ledger`) again, because `CommittedBatches.cut` has removed
+        some of these.
+        """
         self.same, self._shift, self.matched, self.compared = 0, None, self.start, -1
         self.compare(ledger)
 
 
 def are_alike(one: LogCopy, other: LogCopy, end: int) -> bool:
-    """Return whether two logs hold the same batches before `end`. Both must have been compared with the ledger before:
-    where both equal it, they equal each other.
+    """Return whether two logs hold the same batches before `end`. Batches before the `matched` offset of both logs are
+    not compared again, so each log must have been compared with the committed batches before.
     """
     known = min(one.matched, other.matched)
     if end <= known:

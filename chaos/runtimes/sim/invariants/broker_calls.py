@@ -52,8 +52,8 @@ class BrokerCallObserver:
         self._in_flight: Counter[BrokerToControllerRequests] = Counter()
         """Counts the AlterPartition requests in flight, by their sender."""
         self._unsent_since: dict[IsrProposals, float] = {}
-        """Maps a broker's ISR proposals to a time, in s: since then, each check has found proposals that wait, and no
-        request in flight.
+        """Maps a broker's ISR proposals to the time, in s, of the first check that found proposals waiting although no
+        request was in flight. The entry is removed as soon as a check finds otherwise.
         """
 
     def look(self, proposals: IsrProposals, now: float | None) -> None:

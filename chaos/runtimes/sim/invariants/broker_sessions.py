@@ -57,8 +57,9 @@ class HeartbeatHistory:
     __slots__ = ("_began_ms", "_heard_ms", "_predecessor", "_ticked_ms")
 
     def __init__(self, began_ms: int, predecessor: int | None) -> None:
-        """Begin the term of a controller at `began_ms`, when the sessions of all brokers begin anew. Only the session
-        of the previous controller, the broker with the id `predecessor`, may have begun before, so it may end earlier.
+        """Begin the term of a controller at `began_ms`: all brokers' sessions begin anew then, except that of the
+        previous controller. That session may have begun earlier, so it may end earlier. `predecessor`: the broker id of
+        the previous controller; None if it is not known.
         """
         self._began_ms = self._ticked_ms = began_ms
         self._heard_ms: dict[int, int] = {}
@@ -90,8 +91,9 @@ class HeartbeatHistory:
 
 
 class BrokerSessionObserver:
-    """Observes when controllers get heartbeats, and when they fence brokers. Calls `found` for each silence that an
-    invariant must check, with the trigger, the `BrokerSilence` and the id of the controller's node.
+    """Observes when controllers get heartbeats, and when they fence brokers. Calls `found` for each silence to check,
+    with the trigger, the `BrokerSilence` and the id of the controller's node. The trigger is EXPIRED if the controller
+    fences the broker now, and SILENT if it leaves the broker unfenced.
     """
 
     def __init__(self, found: Callable[[CheckTrigger, Any, int], None]) -> None:

@@ -184,10 +184,10 @@ def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
 def log_matching(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
-    """A batch in any log (`now`) is identical to the batch that was first seen with its leader epoch and offset
-    (`first`), and so are the batches before these two, committed or not. (The batches before them may differ with
-    truncation to the high watermark, if the leader has deleted them (see `LogCopy.compare`), or across a gap that
-    flipped bits made.)
+    """Batches with the same leader epoch and offset are identical in all logs, committed or not, and so are the batches
+    right before them. `now`: a batch that was just written to a log; `first`: the batch that was seen first with this
+    epoch and offset. (The batches before them may differ in three cases: with truncation to the high watermark; if the
+    leader has deleted them (see `LogCopy.compare`); if flipped bits have made a gap before `now`.)
     """
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
@@ -223,9 +223,9 @@ def batches_in_epochs(
 
 @invariant("truncation-keeps-committed", CheckTrigger.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
 def truncation_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """A follower's truncation removes no committed batch, unless the leader has deleted the batch: the log equals the
-    committed batches as far after it (`now`) as before it (`before`). (Not promised with truncation to the high
-    watermark.)
+    """A follower's truncation removes no committed batch, unless the leader has deleted the batch. `before`: the offset
+    up to which the log equalled the committed batches before the truncation; `now`: the offset up to which it does now.
+    (Not promised with truncation to the high watermark.)
     """
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
         return None
@@ -238,9 +238,9 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Partitio
     "recovery-keeps-committed", CheckTrigger.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop"
 )
 def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """Loading a log removes no committed batch that was complete on the disk: the loaded log equals the committed
-    batches as far (`now`) as the disk did before the load (`before`). (Not checked for a node whose own disk was
-    damaged.)
+    """Loading a log removes no committed batch that was complete on the disk. `before`: the offset up to which the disk
+    held the committed batches; `now`: the offset up to which the loaded log holds them. (Not checked for a node whose
+    own disk was damaged.)
     """
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
         return None
@@ -253,8 +253,8 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionM
     "loaded-log-is-whole", CheckTrigger.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean"
 )
 def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) -> str | None:
-    """After it was loaded, a log consists of complete batches with the right checksums: they reach (`whole`) the log's
-    end (`now`). (Not checked for a node whose own disk was damaged.)
+    """A log that was just loaded consists of complete batches with the right checksums. `whole`: the offset where such
+    batches end; `now`: the log's end. (Not checked for a node whose own disk was damaged.)
     """
     if whole >= now or node in known.cluster.damaged:
         return None

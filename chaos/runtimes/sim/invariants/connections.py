@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
-"""Lists APIs whose requests from clients may take effect, or read state, at any time until they are answered. So they
-count as taking effect with their answer.
+"""Lists APIs whose moment of effect is not observed: a client's request takes effect (ListOffsets: reads the log) at
+some time before its answer. It counts as taking effect with its answer.
 """
 BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
 """Lists APIs whose requests take effect when the broker calls a function that is observed here. The requests of other

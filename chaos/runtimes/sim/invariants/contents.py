@@ -17,7 +17,7 @@ class FeatureLevelChange:
     """Records at which offset of the metadata log a feature's level last changed."""
 
     offset: int = field(default=NOT_KNOWN, compare=False)
-    """Is the offset of the record that changed the level, as the image has it."""
+    """Is the offset of the record that changed the level, according to the image from which this value was made."""
     begins: frozenset[int] = field(default=frozenset(), compare=False)
     """Holds the last offset of each snapshot from which the node may have loaded its image. A snapshot does not keep
     the offset of the record that changed a level, so a loaded image has the snapshot's last offset instead.

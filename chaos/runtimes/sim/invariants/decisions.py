@@ -56,9 +56,9 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
 
 @invariant("clean-election", CheckTrigger.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
 def clean_election(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering. Such
-    a mark is permitted only if unclean elections or eligible leader replicas are on. (The change of the ISR that
-    completes a reassignment may also elect a replica that joins the ISR by this change.)
+    """A new leader was in the ISR or among the eligible leader replicas, or the partition's leader recovery state is
+    RECOVERING (KIP-704). That state is permitted only if unclean elections or eligible leader replicas are on. (The
+    decision that completes a reassignment may also elect an added replica that joins the ISR by this decision.)
     """
     # If decisions between the two are not known, the leader may have been in an ISR of theirs.
     if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
@@ -106,9 +106,9 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 @invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A reassignment ends in one of three ways. Completed: exactly the replicas to be removed are gone. Cancelled:
-    exactly the replicas that it added are gone. Replaced by a request for other replicas, all of which the partition
-    has already: no replica is new, and there are at least as many as before the reassignment, or as its completion
-    would have left. In the last two ways, some controller has received such a request.
+    exactly the added replicas are gone. Replaced: a new request named only replicas that the partition had already, at
+    least as many as the smaller of the sets that completion and cancellation would have left. Unless it is completed,
+    some controller has received a request for this result.
     """
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
@@ -128,8 +128,9 @@ def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImag
 
 
 def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: PartitionModel) -> bool:
-    """Return whether a controller was ever asked for these replicas of the partition, or was asked to cancel a move
-    back to them. `original`: the replicas before the move that has ended.
+    """Return whether a controller ever received a request that explains why a reassignment ended with `replicas`: a
+    request for these replicas in any order, or, if they equal `original`, a request to cancel. `original`: the
+    partition's replicas before the reassignment. Returns True if requests are not observed.
     """
     if known.cluster.asked is None:
         return True
@@ -182,8 +183,9 @@ def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage
     "records-can-be-replayed", CheckTrigger.RECORDS, "KRaft: an image comes from the committed records of its log"
 )
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
-    """If a node's image is newer than all images before, the node's log has all records from the newest earlier image
-    to this one, and none contradicts earlier records. So a replay reaches (`reached`) the image's offset (`wanted`);
-    `why` says in words what stopped it. (Not checked if bits have flipped, nor for a node that is down.)
+    """A node's image that is newer than all images seen before can be rebuilt from the records in the node's log: none
+    is missing since the newest of those images, and none contradicts earlier records. `reached`: the offset that the
+    replay reached; `wanted`: the image's offset; `why`: the error that stopped the replay, or "". (Not checked if bits
+    have flipped, for a node that is down, or if the node's log starts behind the first of these records.)
     """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

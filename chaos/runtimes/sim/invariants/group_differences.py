@@ -21,9 +21,11 @@ _OF_A_CONSUMER_GROUP = (
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3
-"""Limits how many further differences a description names besides the first one."""
+"""Limits how many partitions or values a description lists as differing besides the first one; the rest are only
+counted.
+"""
 RECORDS = 4
-"""Limits the number of records that a description names; they belong to the first differences."""
+"""Limits how many log records `records_of` returns."""
 _OF_A_POSITION = {
     "leader_epoch": "leader epoch",
     "metadata": "metadata",
@@ -72,7 +74,9 @@ def difference(group: str, has: GroupStateSnapshot | None, wanted: GroupStateSna
 def records_of(
     found: Mapping[str, GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]
 ) -> list[dict[str, Any]]:
-    """Return the records that caused the first differences: plain values, for violations.json."""
+    """Return the log records that caused the first differences, at most RECORDS of them, as plain values for
+    violations.json: {"offset": 7, "says": "..."}.
+    """
     told: dict[tuple[int, str], None] = {}
     for group in sorted(found.keys() & replayed.keys()):
         if found[group] != replayed[group]:

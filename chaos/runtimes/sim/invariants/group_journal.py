@@ -104,7 +104,8 @@ class AssignedPartition(NamedTuple):
     member_id: str
     place: Place
     epoch: int
-    """Is the member epoch in which the partition was assigned, as the record has it."""
+    """Is the partition's assignment epoch, as the record has it: the member epoch in which the partition was assigned.
+    """
     member_epoch: int
 
 
@@ -254,7 +255,9 @@ class GroupJournal:
             self.unmarked = {at: each for at, each in self.unmarked.items() if each != producer}
 
     def _tidy(self) -> None:
-        """Drop groups without committed offsets and producers without pending ones."""
+        """Remove empty entries: groups without committed offsets from `_offsets`, producers without pending offsets
+        from `_pending`.
+        """
         self._offsets = {group: found for group, found in self._offsets.items() if found}
         for producer, groups in list(self._pending.items()):
             left = {group: found for group, found in groups.items() if found}

@@ -41,7 +41,8 @@ class RebalanceTimes(NamedTuple):
 
 
 class MovedRevocation(NamedTuple):
-    """Describes a deadline by which a member must have revoked partitions, and which moved before it was due (KIP-848).
+    """Records that a member's deadline for revoking partitions (KIP-848) was changed from `before_ms` to `after_ms`
+    before it had passed.
     """
 
     member_id: str

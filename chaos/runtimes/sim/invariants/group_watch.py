@@ -68,9 +68,9 @@ class GroupWatch:
                 self._report(each, wrong, node, known, {})
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
-        """Check the time-outs of the groups of a serving shard. `hosted`: the broker's object whose `machine` is the
-        shard. `able`: the coordinator could act on time-outs, because since the last check its node ran and could
-        write; if not, all time-outs restart now.
+        """Check the time-outs of the groups of a serving coordinator shard (`hosted.machine`) on the node `seen`.
+        `able`: the coordinator could act on time-outs, because since the last check its node ran and could write; if
+        not, all time-outs restart now.
         """
         if self._clock_of is None:
             return

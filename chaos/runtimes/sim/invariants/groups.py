@@ -37,7 +37,9 @@ def group_state_is_a_replay(
     "offsets-wait-for-their-marker", CheckTrigger.OFFSETS, "KIP-98: offsets of a transaction count once it is committed"
 )
 def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]) -> str | None:
-    """A group's committed offset in a coordinator never comes from a transaction without a commit marker in this log.
+    """A group's committed offset in a coordinator's memory never comes from a transaction without a commit marker in
+    this log. `offsets`: the committed offsets by group. `unmarked`: the log's offset records of such transactions, as
+    {offset of the record: producer id}.
     """
     for group, positions in offsets.items():
         for (topic, index), position in positions.items():
@@ -73,8 +75,8 @@ def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners
 
 @invariant("given-in-its-epoch", CheckTrigger.GIVEN, "KIP-848: commits are fenced by the assignment epoch")
 def given_in_its_epoch(given: AssignedPartition) -> str | None:
-    """A partition without an owner is assigned to a member in the member's epoch at that moment, so that commits of a
-    previous owner are fenced.
+    """If a record assigns an unowned partition to a member of a consumer group, the partition's assignment epoch equals
+    the member's epoch at that moment. So commits of a previous owner are fenced.
     """
     if given.epoch == given.member_epoch:
         return None

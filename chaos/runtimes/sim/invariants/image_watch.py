@@ -73,9 +73,9 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """Return the last offset of each snapshot from which the node may have loaded its image. If none of the known
-        ones is the image's offset of the last change of a feature, the snapshots that are on the node's disk now are
-        added.
+        """Return the last offset of each snapshot from which the node may have loaded its image (`value`), as far as
+        this object has seen them. The snapshots that are now on the node's disk are added if none of the offsets
+        explains `value.leveled.offset` (see `FeatureLevelChange.begins`).
         """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:

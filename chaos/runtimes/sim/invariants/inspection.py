@@ -202,8 +202,8 @@ def groups_of(ledger: ReplayedGroupState) -> list[str]:
 
 
 def group_states_of(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateSnapshot]:
-    """Return the state of the groups with these names, as a coordinator's shard has it in memory. `ledger`: the state
-    of the shard.
+    """Return the state of the groups with these names in the memory of a coordinator's shard. `ledger`: the shard's
+    replayed state (`GroupCoordinatorShard.ledger`).
     """
     found = {}
     for name in names:
