@@ -27,7 +27,9 @@ from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.run_loop import lean_trio
 
 FINAL_EVENTS = 100_000
-"""Limits the events at one instant of virtual time; more events are reported as an endless loop."""
+"""Is the largest number of events at one instant of virtual time. More events are taken for an endless loop, and end
+the simulation with `Deadlock`.
+"""
 
 
 ABORTED = trio.lowlevel.Abort.SUCCEEDED

@@ -42,7 +42,9 @@ class UnsentProposals(NamedTuple):
 
     proposals: int
     idle_ms: int
-    """Is the time, up to now, in which each periodic check has found waiting proposals and no request in flight."""
+    """Is the time since a periodic check first found proposals waiting and no request in flight. A check that finds
+    otherwise resets it.
+    """
 
 
 class LatestOffsetResponse(NamedTuple):

@@ -100,13 +100,11 @@ class LogReplay:
         self.aborted: list[CompletedTxn] = []
         """Lists the ended transactions that were aborted."""
         self.changed_ids: dict[int, None] = {}
-        """Holds the producer ids that have appended a batch since the code that checks them last emptied this."""
+        """Holds the producer ids of replayed batches that are not checked yet."""
         self.news: list[WrittenMarker] = []
-        """Lists the markers that were replayed since the code that checks them last took this list."""
+        """Lists the replayed markers that are not checked yet."""
         self.opened: list[tuple[int, int]] = []
-        """Lists (producer id, epoch) of the transactions that began since the code that checks them last took this
-        list.
-        """
+        """Lists (producer id, epoch) of the transactions that began in replayed batches and are not checked yet."""
 
     def __len__(self) -> int:
         """Return the number of producers."""

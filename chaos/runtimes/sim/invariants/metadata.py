@@ -47,8 +47,8 @@ class QuorumModel:
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, LogCopy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the durable end of its metadata log. Updated when a leader's high watermark, or its `believed`,
-    has changed. Nodes with damaged disks are left out.
+    """Maps a node to the durable end of its metadata log. Nodes with damaged disks are left out. Updated when a
+    leader's high watermark has changed, or an end offset that a voter has reported to the leader.
     """
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps an epoch to the node that led it."""
@@ -194,8 +194,8 @@ def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumVie
 
 
 GIVES_UP = 1.2
-"""Is the time after which a leader must have resigned, as a multiple of its own timeout: 0.2 is tolerance, because its
-timers are not exact.
+"""Is the largest permitted `NodeQuorumView.deserted` of a leader. A leader must resign at 1.0; the rest is tolerance,
+because its timers are not exact.
 """
 
 

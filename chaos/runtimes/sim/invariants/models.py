@@ -107,7 +107,7 @@ class ClusterModel:
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     offset: int = -1
-    """Is the offset of the newest record that any node has replayed."""
+    """Is the offset of the newest metadata record that any node has replayed."""
     damaged: set[int] = field(default_factory=set)
     """Holds the nodes whose disks were damaged on purpose: missing records on them are no violation."""
     rotten: set[int] = field(default_factory=set)
@@ -201,8 +201,9 @@ class PartitionModel:
         self.always_durable = self.always_durable and promise.durable
 
     def least_min_isr(self, leader: ReplicaSnapshot) -> int:
-        """Return the smallest min ISR that a leader may apply in this event. It may apply the one that it knew before,
-        the one in force when its leadership was decided, or any later one, of which it may just have learned.
+        """Return the smallest min ISR that a leader may apply in the event that is being checked. The leader may apply
+        the value that it knew before the event, or any later one, because the event may have brought it. It knew at
+        least the value that was in force when its leadership was decided.
         """
         knew = max(self.cluster.imaged.get(leader.node, -1), self.decided.get(leader.leader_epoch, -1))
         known = [value for at, value in self.min_isrs if at <= knew][-1:]

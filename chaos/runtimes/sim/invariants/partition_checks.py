@@ -56,8 +56,8 @@ class PartitionChecks:
                     self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
 
     def began(self, known: PartitionModel, node: int, epoch: int, durable: tuple[int, ...]) -> None:
-        """Check a log that has its first batch of another leader epoch. `durable`: the epochs in the log's durable
-        checkpoint.
+        """Check a log that has got its first batch of leader epoch `epoch`. `durable`: the epochs in the log's epoch
+        checkpoint as a power loss would leave it.
         """
         for each in entered(CheckTrigger.EPOCH):
             wrong = each.check(epoch, durable)
@@ -219,7 +219,7 @@ class PartitionChecks:
         known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
     def died(self, known: PartitionModel, node: int, left: LogCopy) -> None:
-        """Replace the copy of a log, whose node is down, by the log as it is on the node's disk."""
+        """Replace the copy of a log, whose node is down, by the log on the node's disk (`left`)."""
         known.views.pop(node, None)
         before = known.copies.get(node)
         known.copies[node] = left
@@ -244,7 +244,8 @@ class PartitionChecks:
                 self._report(each, wrong, None, known, {"offset": ack.offset})
 
     def served(self, known: PartitionModel, epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """Check records, as (offset, value), that a reader got from the leader of this epoch. Value -1: not readable.
+        """Check the records that a reader got from the leader of this epoch. `records`: (offset, number that identifies
+        the record's value; -1 if the value is not readable).
         """
         if not known.serves(epoch):
             return

@@ -37,7 +37,9 @@ Found = Callable[[CheckTrigger, Any, "Partition"], None]
 
 
 class FetchSessionObserver:
-    """Keeps a model of each fetch session. Calls `found` with each observation that an invariant checks."""
+    """Keeps a model of each fetch session. Calls `found`, the constructor's argument, with each observation that an
+    invariant checks.
+    """
 
     def __init__(self, found: Found) -> None:
         self._found = found
@@ -136,8 +138,9 @@ def _hosted(api: FetchApi | None, session: FetchSession, key: PartitionKey) -> H
 
 
 def _may_be_omitted(model: ServedSession, key: PartitionKey, hosted: HostedPartition) -> bool:
-    """Return True if a few comparisons show that a response may leave out a partition, because it has no error and no
-    news. If they do not show it, which is rare, `_omission` must examine the partition.
+    """Return True if a few quick comparisons show that a response may leave out a partition: the partition has no
+    error, and its high watermark and log start offset are those sent last. False is rare, and means that `_omission`
+    must examine the partition.
     """
     part, state, start = model.parts[key], hosted.state, hosted.log.log_start_offset
     return (

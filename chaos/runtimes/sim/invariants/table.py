@@ -22,8 +22,8 @@ class CheckTrigger(StrEnum):
     PARTITION = "partition"
     """Means that something of a partition has changed: check(known: PartitionModel)."""
     BELIEF = "belief"
-    """Means PARTITION, or that nothing of a partition has changed but the log ends that a leader believes its followers
-    to have: check(known: PartitionModel).
+    """Means that anything of a partition has changed, even if it is only the log ends that a leader believes its
+    followers to have. (PARTITION excludes that case.) The call is check(known: PartitionModel).
     """
     DECISION = "decision"
     """Means a decision of the control plane: check(before: PartitionImage | None, now: PartitionImage, known:
@@ -37,8 +37,9 @@ class CheckTrigger(StrEnum):
     metadata log, `view` and `known` are None.
     """
     EPOCH = "epoch"
-    """Means that a log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]).
-    `durable` lists the epochs in the log's epoch checkpoint as a power loss would leave it.
+    """Means that a log has got its first batch of a leader epoch, after batches of another one: check(epoch: int,
+    durable: tuple[int, ...]). `epoch` is the new batch's. `durable` lists the epochs in the log's epoch checkpoint as a
+    power loss would leave it.
     """
     TRUNCATED = "truncated"
     """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel). The log equalled
@@ -61,8 +62,9 @@ class CheckTrigger(StrEnum):
     INDEXES = "indexes"
     """Means that a log was loaded or truncated: check(segment: SegmentIndexes), for each segment."""
     STARTED = "started"
-    """Means that a log was loaded: check(start: int, first: int, kept: int, named: int), with its start, the base
-    offset of its first segment, its start in the checkpoint, and the start in the last Fetch response of its node.
+    """Means that a log was loaded: check(start: int, first: int, kept: int, named: int). `start` is the log's start
+    offset, `first` is the base offset of its first segment, and `kept` is the start offset in the node's checkpoint
+    file. `named` is the largest start offset that the node has sent in a Fetch response; 0 if there is none.
     """
     WENT_BACK = "went back"
     """Means that a log's start offset has moved back while the node ran, in the log or in the replica's state machine:
@@ -82,9 +84,9 @@ class CheckTrigger(StrEnum):
     that a replay gives at the image's offset.
     """
     RECORDS = "records"
-    """Means that a node's image is newer than all before, but a replay of the records in the node's log does not reach
-    it: check(reached: int, wanted: int, why: str). `reached` is the last offset of the replay, `wanted` is the image's
-    offset, and `why` is the error of the replay, or empty.
+    """Means that a node has the newest image seen so far, but a replay of the records in the node's log does not reach
+    the image's offset: check(reached: int, wanted: int, why: str). `reached` is the last offset of the replay, `wanted`
+    is the image's offset, and `why` is the error of the replay, or empty.
     """
     ACK = "ack"
     """Means that records were acknowledged to a client: check(ack: Ack, known: PartitionModel)."""
@@ -141,15 +143,15 @@ class CheckTrigger(StrEnum):
     ISR_REMOVAL = "ISR removal"
     """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
     UNSENT = "unsent"
-    """Means that a periodic check of a broker finds ISR proposals that wait, and no request in flight: check(found:
-    UnsentProposals).
+    """Means that a periodic check finds a broker with waiting ISR proposals and without an AlterPartition request in
+    flight: check(found: UnsentProposals).
     """
     SILENT = "silent"
     """Means that the active controller has checked its brokers' sessions, and has nothing to decide: check(found:
     BrokerSilence), for each broker that is not fenced.
     """
     EXPIRED = "expired"
-    """Means that a controller fences a broker because time has passed: check(found: BrokerSilence)."""
+    """Means that a controller fences a broker in its periodic check of sessions: check(found: BrokerSilence)."""
     LISTED = "listed"
     """Means that ListOffsets gives a consumer the latest offset of a partition: check(found: LatestOffsetResponse)."""
     SESSION = "session"

@@ -1,5 +1,5 @@
-"""Replays one copy of a partition of __transaction_state: its records, and the state of the transactional ids that
-results.
+"""Replays one copy of a partition of __transaction_state, to derive the state of each transactional id from the
+records.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class TransactionJournal:
         self.steps: dict[int, tuple[BatchIdentity, list[TransactionChange]]] = {}
         """Maps the base offset of a batch to the batch and the changes of transactional ids that it makes."""
         self.changed_ids: dict[str, None] = {}
-        """Holds the transactional ids with a new record since the code that checks them last emptied this."""
+        """Holds the transactional ids with new records that are not checked yet."""
         self.news: list[tuple[BatchIdentity, TransactionChange]] = []
-        """Lists the changes since the code that checks them last took this list."""
+        """Lists the changes that are not checked yet, each with the batch that makes it."""
 
     def take(self, batch: BatchIdentity, data: memoryview) -> None:
         """Replay one more batch of the log."""

@@ -20,7 +20,7 @@ class LogProducerState(NamedTuple):
     """
 
     senders: Mapping[int, ProducerReplay | None]
-    """Maps the producer ids that are compared to their state; None if a producer is not known."""
+    """Maps a producer id to its state; None if it has no state. Holds only the producer ids that are to be checked."""
     open: tuple[tuple[int, int], ...]
     """Lists (first offset, producer id) of the open transactions, in order."""
     aborted: tuple[CompletedTxn, ...]
@@ -117,7 +117,7 @@ def stable_offset_is_a_replay(
     """A leader's last stable offset is its high watermark, or, if that is lower, the first offset of the first
     transaction that is open in its log or whose marker is not committed. (A marker between the leader's high watermark
     and the end of the committed batches may count as committed or not. The leader may not know yet that it is
-    committed; or it may know, because its own high watermark was higher before.)
+    committed, or may know it from a time when the leader's own high watermark was higher.)
     """
     replay = known.copies[now.node].replay
     if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):

@@ -73,8 +73,8 @@ def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
 
 @invariant("transaction-times-out", CheckTrigger.TXN_TIMES, "KIP-98: transaction.timeout.ms")
 def transaction_times_out(found: OverdueTransaction) -> str | None:
-    """A transaction that is open beyond its time-out is ended at the latest by its coordinator's second check of
-    time-outs after that, while the coordinator serves and can write to its log.
+    """If a transaction exceeds its time-out, its coordinator ends it within the next two checks for time-outs. (The
+    count of checks begins again if the coordinator did not serve, or could not write to its log.)
     """
     if found.overdue_ms <= 2 * found.interval_ms + MARGIN_MS:
         return None

@@ -200,7 +200,9 @@ class TransactionWatch:
         return any(not _is_whole(known) for known in self._coordinators)
 
     def take_decisions(self, known: PartitionModel) -> None:
-        """Process the newly committed batches in a partition of the coordinators' log."""
+        """Store the decisions to commit or abort, and the owners of producer ids, from the newly committed batches of a
+        partition of __transaction_state.
+        """
         batches = known.ledger.batches
         for batch in batches[self._taken.get(known, 0) :]:
             for step in _steps_of(known, batch):

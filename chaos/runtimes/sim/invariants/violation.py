@@ -31,8 +31,8 @@ class InvariantViolation:
         return self.at(self.t)
 
     def at(self, seconds: float) -> str:
-        """Describe the violation in a line that begins with a time in seconds. `seconds`: this time, if it is not to be
-        `t`; for example the seconds since the load began.
+        """Describe the violation in a line that begins with `seconds`: `t`, or the same moment counted from another
+        start, for example from the beginning of the load.
         """
         place = "" if self.topic is None else f" {self.topic}-{self.partition}"
         who = "" if self.node is None else f" node {self.node}"

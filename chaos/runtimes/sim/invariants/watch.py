@@ -55,7 +55,7 @@ WHOLE_EVERY = 64
 LOOK_S = 1.0
 """Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is the number of checks of a quorum leader within the time after which it must resign without a majority."""
+"""Is how often a quorum leader is checked in the time after which it must resign if no majority fetches from it."""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
 """Maps the type of a journal to the internal topic whose records it follows."""
@@ -176,7 +176,7 @@ class InvariantChecker:
         return self._nodes.values()
 
     def _look_closer(self, seen: WatchedNode, glance: NodeChangeStamp, images: list[WatchedNode]) -> None:
-        """Check the node's state in the quorum, and add the node to `images` if its image has changed."""
+        """Check a node's quorum state; add the node to `images` if its image has changed. `glance`: its new stamp."""
         now, before = self._kernel.now, seen.before
         seat, offset, topics = seen.before = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
@@ -326,7 +326,7 @@ class InvariantChecker:
             touched.pop(gone, None)
 
     def _decided(self, decided: PartitionDecision) -> None:
-        """Check one decision of the control plane. `images.log` is now in the state right after this decision."""
+        """Check one decision of the control plane. `self.images.log` has replayed the metadata log exactly up to it."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
         known.promised(self._promised(self._config, self.images.log, topic.name), self.images.log.offset)
@@ -445,7 +445,8 @@ class InvariantChecker:
             self._checks.acknowledged(known, ack_of(self._nodes.values(), known, offset, value, acks, min_isr))
 
     def served(self, topic: str, partition: int, epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """Check records, as (offset, value), that a reader got from the leader of this epoch. Value -1: not readable.
+        """Check the records that a reader got from the leader of this epoch. `records`: (offset, number that identifies
+        the record's value; -1 if the value is not readable).
         """
         known = self._by_name.get((topic, partition))
         if known is not None:

@@ -57,8 +57,8 @@ class WatchedReplica:
         self.ends: tuple[int, ...] = ()
         """Holds the log ends that a leader believed its followers to have at the last check; empty for a follower."""
         self.followers: Any = None
-        """Is the leader's dict of follower states that was last entered into `WatchedReplicas`. If the leader has
-        another dict now, its follower states must be entered again.
+        """Is the leader's dict of follower states that was last entered into `WatchedReplicas._owners`. If the leader
+        has made a new dict since then, the new follower states must be entered, too.
         """
         self.recovery_point = -1, -1
         """Holds (recovery point, generation) of the log at the last check. The generation counts the log's truncations.

@@ -18,12 +18,12 @@ from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import FollowerReplicaState
 
 OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
-"""Names the watched attributes of a replica's state machine."""
+"""Names the watched attributes of `Partition`, the state machine of a replica."""
 OF_LOG: Final = frozenset({"log_end_offset", "generation", "log_start_offset"})
 OF_DURABILITY: Final = frozenset({"recovery_point"})
-"""Names the watched attributes of a log's durability."""
+"""Names the watched attributes of a log's `DurabilityTracker`."""
 BELIEVED: Final = "log_end_offset"
-"""Names the watched attribute of a leader's follower state."""
+"""Names the watched attribute of `FollowerReplicaState`: the follower's log end, as its leader believes it."""
 
 Written = dict[Any, None]
 """Holds the state machines, logs, durability trackers and follower states with a changed watched attribute, in the
