@@ -52,8 +52,8 @@ def story_anchor(number: int) -> str:
 def shown_groups(
     checks: Sequence[CheckResult], groups: Mapping[str, Sequence[WitnessGroup]], problems: Sequence[StorySubject]
 ) -> dict[str, list[LinkedWitnessGroup]]:
-    """Map each check's title to its groups, each witness with its anchor. `problems` holds the subjects of the stories,
-    in order.
+    """Map the title of each check to its groups of witnesses, in which each witness has an anchor and a link to its
+    story. Item N of `problems` is the subject of the page's story N.
     """
     shown: dict[str, list[LinkedWitnessGroup]] = {}
     for check in checks:
@@ -70,14 +70,16 @@ def shown_groups(
 
 
 def witness_of(shown: Mapping[str, Sequence[LinkedWitnessGroup]], number: int) -> LinkedWitness | None:
-    """Return the witness that a story is about; None for a broken invariant, which has no witness."""
+    """Return the witness that story `number` of the page is about, counted from 0; None if the story is about a broken
+    invariant, which has no witness. `shown` is what `shown_groups` returns.
+    """
     every = (each for groups in shown.values() for group in groups for each in group.witnesses)
     return next((each for each in every if each.story == story_anchor(number)), None)
 
 
 def is_about(problem: StorySubject, check: CheckResult, witness: Json) -> bool:
-    """Return whether a story with this subject is about the witness: it is the first witness of the finding in its
-    partition.
+    """Return whether the story of `problem` is about this witness of `check`. The witness must be the check's first one
+    in its partition, and have the anomaly, partition and operation of `problem`.
     """
     place = str(witness.get("partition") or "")
     first = next(each for each in check.witnesses if str(each.get("partition") or "") == place)

@@ -77,7 +77,9 @@ class _MemberHistoryReader:
     """Maps a member's process to its group."""
     programs: set[int] = field(default_factory=set)
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Maps the operation of a commit to the time and status of its answer."""
+    """Maps the operation of a commit to the time (ns) and status (OK, FAIL or INFO) of its completion; (-1, -1) while
+    it has none.
+    """
     _asked: dict[int, int] = field(default_factory=dict)
     """Maps an open poll to its process."""
 
@@ -129,9 +131,11 @@ class GroupMemberActions:
     """Is the ownership of the member that resumed beyond the record."""
     commit: CommittedPosition | None = None
     ended: tuple[int, int] = (-1, -1)
-    """Gives the time and status of the commit's answer."""
+    """Gives the time (ns) and status (OK, FAIL or INFO) of the completion of `commit`; (-1, -1) if it has none."""
     processed: MemberRead | None = None
-    """Is the last read of the committing member before the commit."""
+    """Is the last read by the committing member before the commit: the latest records that it had got or reported as
+    processed. None if there is none.
+    """
     got: tuple[MemberRead, ...] = ()
     """Lists the reads of the record by members of the group."""
     read: MemberRead | None = None
@@ -139,7 +143,9 @@ class GroupMemberActions:
 
     @property
     def alone(self) -> bool:
-        """Is True if members alone caused the finding, by their own reports: then the brokers' actions do not matter.
+        """Is True if members alone caused the finding, so that the brokers' actions do not matter. Either a member read
+        after it had released the partition, or it committed a position beyond the record although it had not read that
+        far.
         """
         if self.read is not None:
             return True
@@ -372,8 +378,9 @@ def _stuck_group(
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Return, for each of these findings, what members did, in seconds on the page's time axis; nothing if it is not
-    known. The cause of a read that came too late is the member's release of the partition.
+    """Return the story lines of each finding that say what group members did. A finding has no lines if the history
+    does not show these actions, or if members alone did not cause it. Times are in seconds on the page's time axis. For
+    a read after a release, the release is marked as the cause (`grave`), and the read is not.
     """
     return [
         [

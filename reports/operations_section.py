@@ -26,8 +26,8 @@ SINGLE_BYTES, TOGETHER_BYTES = 390, 150
 (`SINGLE_BYTES`), and if it is drawn in one path with others (`TOGETHER_BYTES`).
 """
 BEFORE_S, AFTER_S = 0.4, 1.1
-"""A window begins `BEFORE_S` before a fault's begin and ends `AFTER_S` after its end; the same holds for a witness's
-operation.
+"""A window around a fault begins `BEFORE_S` before the fault's begin and ends `AFTER_S` after its end. A window around
+a witness is measured in the same way from the time at which the witness's record was sent.
 """
 TOGETHER = 0.5
 """A window is left out if more than this share of it is part of another window."""
@@ -47,8 +47,9 @@ def section_of(
     checks: Sequence[CheckResult],
     groups: Mapping[str, Sequence[LinkedWitnessGroup]],
 ) -> OperationsSection:
-    """Return windows around findings, then around faults, each in the worst partition; none without a converted
-    history.
+    """Return windows around the first witness of each finding, then windows around faults; none without a converted
+    history. The windows around faults show one partition: that of the first finding, else the one that acknowledged
+    nothing for the longest time.
 
     Around a fault every operation of the partition is shown, from before its begin to after its end. If that does not
     fit, two windows show the operations nearest to its begin and to its end.
@@ -158,7 +159,9 @@ def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
 
 
 def _about(groups: Mapping[str, Sequence[LinkedWitnessGroup]]) -> dict[int, str]:
-    """Map each operation and each value of a witness to the anchor of the first witness that names it."""
+    """Map the number of each operation, and the value of each record, that a witness names to the anchor of the first
+    such witness.
+    """
     about: dict[int, str] = {}
     for witness in _witnesses(groups):
         for key in (integer(witness.raw.get("op")), integer(witness.raw.get("val"))):
@@ -202,7 +205,9 @@ def _windows(
 
 
 def _worst(files: RunFiles, known: set[str]) -> str:
-    """Return the partition that acknowledged nothing for the longest time."""
+    """Return the partition, of those in `known`, that acknowledged nothing for the longest time; empty if there is
+    none.
+    """
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     lengths = {name: number(mapping(gaps.get(name)).get("s")) or 0.0 for name in sorted(known)}
     return max(lengths, key=lambda name: lengths[name], default="")

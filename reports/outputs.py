@@ -86,7 +86,7 @@ class _InputHistory:
     names: dict[int, str] = field(default_factory=dict)
     owners: dict[int, _MembershipState] = field(default_factory=dict)
     begun: dict[int, Json] = field(default_factory=dict)
-    """Maps the operation of a transaction to its invocation."""
+    """Maps a transaction, by the number of its operation, to the invocation that began it."""
     settings: dict[int, Json] = field(default_factory=dict)
     made: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Maps a process to the (producer id, epoch) that it was given."""
@@ -96,7 +96,8 @@ class _InputHistory:
     fetched: list[_FetchedPosition] = field(default_factory=list)
     """Lists the committed positions that members fetched, in the order of the answers."""
     named: set[tuple[int, str]] = field(default_factory=set)
-    """Holds the members that a sentence has named in full."""
+    """Holds (process, member id) for each member whose id was written in a sentence; later sentences leave the id out.
+    """
 
     def take(self, line: Json) -> None:
         """Read one line of the history."""
@@ -231,9 +232,9 @@ class _InputHistory:
             yield self.committed(commit)
 
     def again(self) -> Iterator[tuple[_FetchedPosition, Json]]:
-        """Yield (fetched position, commit) for each time at which a member fetched a position at or before the input,
-        and so read the input again, although a commit had already set a later position. The commit is the last such
-        commit.
+        """Yield (fetched position, commit) for each time at which a member read the input again. The member fetched a
+        committed position at or before the input, although a commit had already set a later one; `commit` is the last
+        such commit.
         """
         behind = [(integer(end.get("t")), commit) for commit, end in self._commits_after()]
         for told in self.fetched:
@@ -258,8 +259,8 @@ class _InputHistory:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[GroupPosition]:
-        """Yield the commits and the fetched positions of `again` in the form that stories use, each commit once and
-        before what was fetched after it. Times are in seconds since `begin`.
+        """Yield the positions of `again` for a story: each commit once, followed by the older positions that members
+        fetched after it. Times are in seconds since `begin`.
         """
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():

@@ -142,9 +142,10 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
-    """Return (earlier ownership by the process `problem.other`, later ownership by `problem.process`), the first two
-    that match the finding; None if none do. They match if the coordinator accepted requests of both processes after the
-    later ownership had begun, or if one generation assigned the partition to both.
+    """Return the first (earlier ownership by the process `problem.other`, later ownership by `problem.process`) that
+    fits the finding; None if none does. The later one begins at an offset that the finding names. In addition, the
+    coordinator accepted requests of both processes after the later ownership had begun, or one generation assigned the
+    partition to both.
     """
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:

@@ -250,7 +250,9 @@ def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
 
 
 def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
-    """Return (partition, its longest gap, further facts about it), the worst first."""
+    """Return (partition, its longest gap, its other metrics) from metrics.json, the longest gap first. The other
+    metrics have an additional key `acked`, the number of all acknowledged sends.
+    """
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     partitions = mapping(files.metrics.get("partitions"))
     told = {name: {**mapping(each), "acked": acknowledged_in(each)} for name, each in partitions.items()}
@@ -264,7 +266,9 @@ _LATENCIES = (("p50_ms", "p50, ms"), ("p99_ms", "p99, ms"), ("max_ms", "max, ms"
 
 
 def _second_by_second(files: RunFiles, rows: Sequence[FaultRow]) -> list[list[str]]:
-    """Return the numbers of the figure as a table: a head, and a row for each second; empty if they are not known."""
+    """Return the numbers of series.json (operations and latencies, which the timeline draws) and the faults as a table:
+    a head, and a row for each second. The table is empty if the numbers are not known.
+    """
     begins = files.series.get("second")
     if not isinstance(begins, list) or not begins:
         return []

@@ -79,8 +79,8 @@ def problems_of(files: RunFiles) -> list[StorySubject]:
     permitted losses.
 
     Each partition has one subject, its gravest anomaly; each transaction has one of its own. A broken invariant without
-    a partition is about the metadata log. An anomaly in several partitions begins with the partition that has most
-    witnesses; its other partitions come after the first partitions of all other anomalies.
+    a partition is about the metadata log. If an anomaly is in several partitions, the partition with most of its
+    witnesses comes first. Its other partitions follow after every anomaly has had its first one.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -128,9 +128,9 @@ _OTHER_TXN = ("G1c",)
 
 
 def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[StorySubject]:
-    """Return one subject for each of `names` that the run has. For a finding it is the first witness in the partition
-    that has most witnesses; for a broken invariant it is the first violation. Findings count only if their kind of
-    evidence is in `evidence` ("" for anomalies without kinds), permitted or not.
+    """Return one subject for each of `names` that was found in the run, permitted or not. For an anomaly, it is the
+    first witness in the partition that has most witnesses; for a broken invariant, it is the first violation. Anomalies
+    count only if their kind of evidence is in `evidence` ("" for anomalies without kinds).
     """
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
@@ -139,7 +139,9 @@ def problems_named(files: RunFiles, names: Collection[str], evidence: Collection
 
 
 def _anomalies(files: RunFiles) -> Iterable[StorySubject]:
-    """Yield each finding's first witness in each partition, the partitions with most first."""
+    """Yield the first witness of each finding in each partition, the partitions with most witnesses of the finding
+    first.
+    """
     for entry in objects(files.verdict.get("anomalies")):
         counts, first = dict(partitions_of(entry)), dict[str, Json]()
         for witness in objects(entry.get("witnesses")):

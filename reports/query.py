@@ -103,7 +103,9 @@ def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
 
 
 def _small(files: RunFiles, conversion: ConversionResult) -> dict[str, pa.Table]:
-    """Map names to tables with the contents of the run's JSON files."""
+    """Return, by name, the tables that are made in memory: findings, witnesses, phases and trace events of the run's
+    files, and `names`. The last has the texts of `conversion` by the ids that the history's tables use.
+    """
     findings = objects(files.verdict.get("anomalies"))
     witnesses = [(found, each) for found in findings for each in objects(found.get("witnesses"))]
     text, whole, real = pa.string(), pa.int64(), pa.float64()

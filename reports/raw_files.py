@@ -26,7 +26,8 @@ LOCAL = {
     "spark.log": "what Spark said while judging",
     PROGRAMS: "standard error of the program under test, or of client libraries",
 }
-"""Maps files that concern only this machine, and are never sent, to their descriptions."""
+"""Maps files that `squall export` never packs, because they concern only the machine of the run, to their descriptions.
+"""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
 """Lists files that `squall export` packs although no page links to them: judging the run again, or making its page
 again, reads them.
@@ -45,7 +46,7 @@ class RawFile:
 
 
 def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
-    """Return the files that exist and are not empty. If `sent_only`, leave out those of this machine."""
+    """Return the files that exist and are not empty. If `sent_only`, leave out those in LOCAL."""
     found = [(run_dir / name, what) for name, what in ({} if sent_only else LOCAL).items()]
     found = [*((run_dir / name, what) for name, what in NAMES.items()), *found]
     for node in _nodes(run_dir):

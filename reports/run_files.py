@@ -74,7 +74,7 @@ class RunFiles:
     metrics: Json = field(default_factory=dict)
     series: Json = field(default_factory=dict)
     faults: list[Json] = field(default_factory=list)
-    """Lists the faults by id, each as in its last line of nemesis.jsonl."""
+    """Lists the faults in the order of their ids. Each is the fault's last line in nemesis.jsonl."""
     traces: dict[int, list[Json]] = field(default_factory=dict)
     """Maps a node id to the events of its trace."""
     traces_whole: bool = True
@@ -103,8 +103,8 @@ class RunFiles:
 
     @property
     def command(self) -> str:
-        """Returns the command that repeats the run; empty if it is not known. The command takes plan.toml from this
-        directory, also if the directory is a copy of the run's own.
+        """Returns the command that repeats the run; empty if it is not known. It names plan.toml in the directory that
+        was read, even if that is a copy of the original run directory.
         """
         return self._repeated(str((self.path / PLAN).absolute()))
 
@@ -309,7 +309,9 @@ def _read_traces(files: RunFiles) -> None:
 
 
 def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
-    """Read events from nodes/N/broker.log if it is a log of Apache Kafka. The history's header gives the clock."""
+    """Read events from nodes/N/broker.log if it is a log of Apache Kafka. `wall_ms` and `mono_ns` are one moment on the
+    wall clock, which the log uses, and on the history's clock. Without it (-1) nothing is read.
+    """
     if wall_ms < 0:
         return
     told = kafka_log.read_logs(files.path, wall_ms, mono_ns, files.problems.append)
@@ -321,7 +323,9 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
 
 
 def _read_polled(files: RunFiles) -> None:
-    """Read what a foreign cluster reported of itself, as events of the broker that each is about."""
+    """Read polled.jsonl, the leaders, ISRs and controllers that a foreign cluster named when it was asked. Each entry
+    becomes an event in the trace of the leader or controller that it names.
+    """
     if not (files.path / "polled.jsonl").exists():
         return
     traces: dict[int, list[Json]] = {}
@@ -410,7 +414,9 @@ def _count_from_the_load(files: RunFiles) -> None:
 
 
 def _shifted(value: Any, shift_s: float) -> Any:
-    """Return the value with its moments moved by `shift_s`."""
+    """Return a JSON value in which `shift_s` is added to every time, at any depth: to each number with a key in
+    `_MOMENTS`.
+    """
     if isinstance(value, list):
         return [_shifted(each, shift_s) for each in value]
     if not isinstance(value, dict):

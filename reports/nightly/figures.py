@@ -59,7 +59,7 @@ def glance(cells: Sequence[DurabilityCell]) -> str:
 
 
 def describe(cells: Sequence[DurabilityCell]) -> str:
-    """Describe the figure in words."""
+    """Describe the figure of `glance` in words, a sentence for each cell."""
     words = []
     for cell in cells:
         low, high = cell.interval
@@ -72,8 +72,8 @@ def describe(cells: Sequence[DurabilityCell]) -> str:
 
 
 def _places(cells: Sequence[DurabilityCell], rows: Sequence[tuple[str, str]]) -> list[tuple[DurabilityCell, float]]:
-    """Return each cell of the durability table with its y position in the figure. Cells of the same row are one above
-    the other, around the row's number.
+    """Return each cell of the durability table with its y position in the figure. `rows` lists (configuration, classes
+    of faults). The cells of row N are spread around y = N, so that they do not cover each other.
     """
     placed = []
     for row, key in enumerate(rows):
@@ -138,7 +138,9 @@ def _axes(loss: Any, gap: Any, rows: Sequence[tuple[str, str]], longest_ms: floa
 
 
 def _label(configuration: str, classes: str) -> str:
-    """Break a row's label into lines that fit left of the pane."""
+    """Return a row's label, the configuration and then the classes of faults, broken into lines that fit left of the
+    axes.
+    """
     return "\n".join([*textwrap.wrap(configuration, 40), *textwrap.wrap(classes, 40)])
 
 

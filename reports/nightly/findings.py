@@ -25,7 +25,7 @@ from squall.reports.story_index import rendered_stories_about
 
 Row = dict[str, Any]
 STORY = 20
-"""Limits the lines of a story that the store keeps."""
+"""Limits the lines of a story that a row of the nightly store keeps."""
 NO_PHASE = "a phase that nobody knows"
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
 _COVERS = re.compile(r", which covers \d+")
@@ -37,7 +37,9 @@ def findings_of(night: str, facts: Iterable[RunOfNight]) -> list[Row]:
 
 
 def _shows(run_dir: Path) -> bool:
-    """Return whether anything was found, from two small files, because reading a whole run takes a while."""
+    """Return whether the run found an anomaly or a broken invariant. Only violations.json and verdict.json are looked
+    at, because reading a whole run takes a while.
+    """
     if (run_dir / "violations.json").exists():
         return True
     try:
@@ -123,8 +125,8 @@ def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> I
 
 
 def _witness_fields(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
-    """Return the fields of a store row that follow from the witnesses of one cause, including the finding's
-    fingerprint.
+    """Return the fields of a finding's row that follow from `group`, the witnesses that have one cause. The fingerprint
+    is one of them. `classes` names the classes of the run's faults.
     """
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
@@ -158,13 +160,16 @@ def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
 
 
 def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
-    """Return the lines up to the violation: later lines are no part of the mistake."""
+    """Return the story's lines up to the one that says that `invariant` is broken, at most STORY; lines after it cannot
+    be the cause. `lines` holds (time, text).
+    """
     at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
     return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]
 
 
 def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
-    """Return the fingerprint by which a finding is recognised in another night.
+    """Return the fingerprint, 12 hex digits, by which a finding is recognised in another night. `evidence` is the kind
+    of evidence of the anomaly, and `place` is what `_fingerprint_place` returns; both may be empty.
 
     lost-write and unseen have the same fingerprint: which of them is found depends on the positions of readers by
     chance.
@@ -174,15 +179,18 @@ def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
 
 
 def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
-    """Describe what happened to the witness's record: the grave lines of its story, without the names and numbers of
-    the run. Runs in which the same happens have the same text. If no line is grave, the text is NO_CAUSE.
+    """Describe what happened to the witness's record: the lines of its story that are marked as a possible cause
+    (`grave`), without the names and numbers of the run. Runs in which the same happens have the same text. If no line
+    is marked, the text is NO_CAUSE.
     """
     grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
     return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
 
 
 def general(text: str, partitions: Iterable[str]) -> str:
-    """Return the sentence without the brokers, offsets and partitions of its run."""
+    """Return the sentence without its broker ids, offsets and other numbers, and with "the partition" for each name in
+    `partitions`.
+    """
     # The longest first: a name may be the beginning of another one, as orders-1 of orders-10.
     for name in sorted(partitions, key=len, reverse=True):
         text = text.replace(name, "the partition")

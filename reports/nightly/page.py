@@ -77,7 +77,9 @@ def _drawn(draw: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def explain(night: Path, row: table.Row) -> str:
-    """Return the command, for the checkout's folder, that explains a finding; empty if its run directory is gone."""
+    """Return the `squall explain` command for a finding, to be run in the checkout's folder; empty if the directory of
+    the finding's run is gone.
+    """
     run = run_of(night, row)
     if run is None:
         return ""

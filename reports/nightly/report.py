@@ -29,12 +29,14 @@ from squall.reports.nightly.trends import Trends, trends_of
 
 Row = dict[str, Any]
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
-"""These are the exit codes of a night."""
+"""These are exit codes of `squall nightly`: all findings are permitted or accepted; a finding is forbidden; too little
+is proven.
+"""
 UNKNOWN_SHARE = 0.2
 """Above this share of runs without a verdict, the page says that too little is proven."""
 
 SHOWN = 4
-"""Limits the items that a sentence at the top lists."""
+"""Limits the items that a sentence at the top of the page lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ class NightlyReport:
 
     @property
     def unproven(self) -> int:
-        """Counts the items that ran and have no verdict."""
+        """Counts the items (a configuration with faults and a seed) whose last attempt has no verdict."""
         return self.verdicts[UNKNOWN] + self.verdicts[NO_VERDICT]
 
     @property
@@ -210,8 +212,9 @@ class NightlyReport:
 
     @property
     def too_little(self) -> bool:
-        """Is True if too many runs ended without a verdict. The night's own exit code decides, because it knows the
-        night's test matrix; if that code says neither, UNKNOWN_SHARE decides.
+        """Is True if the night proves too little. The night's own exit code decides if it is WELL or TOO_LITTLE,
+        because it knows the limits that held for the night. Otherwise True means that more than UNKNOWN_SHARE of the
+        items have no verdict.
         """
         if self.night["exit"] in (WELL, TOO_LITTLE):
             return bool(self.night["exit"] == TOO_LITTLE)
@@ -301,8 +304,9 @@ def report_of(
     accepted: Sequence[Mapping[str, str]] = (),
 ) -> NightlyReport:
     """Return the report of the night of that name. `tables` holds rows of the store by table name, for this night and
-    those to compare it with; `cells` comes from `squall.spark_analysis.nightly.cells`; `accepted` holds entries of
-    `accepted.toml`.
+    those to compare it with. `cells` comes from `squall.spark_analysis.nightly.cells`; `scope` says in words which runs
+    they cover. `problems` lists, a sentence each, the parts of the store that cannot be read. `accepted` holds entries
+    of `accepted.toml`.
     """
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)

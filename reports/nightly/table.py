@@ -65,7 +65,7 @@ class DurabilityCell:
     p50_faulty_ms: float | None
     p99_faulty_ms: float | None
     behind: tuple[Row, ...]
-    """Lists the cell's runs, those that lost most first."""
+    """Lists the runs from which the cell is made: first those whose verdict is not valid, then those that lost most."""
 
     @property
     def committed(self) -> int:

@@ -63,8 +63,8 @@ def _commits(ended: Json, took: Json) -> str:
 
 
 def _seen(under_load: Json) -> str:
-    """Say how many records of transactions that did not commit readers at read_uncommitted got under load. Without such
-    records, the run does not show that readers at read_committed were kept from any.
+    """Say how many records of uncommitted transactions were read under load by readers at read_uncommitted. If there
+    were none, the run does not show that readers at read_committed were kept from such records.
     """
     never = [mapping(under_load.get(name)) for name in ("aborted", "never_ended")]
     transactions, offsets, _ = (sum(integer(each.get(name), 0) for each in never) for name in AMOUNTS)
