@@ -1,9 +1,9 @@
 """Lets a program continue after its output cannot be written: after `squall run | head -1`, or `squall run >log` on a
 full disk. The program still ends with the exit code of its verdict.
 
-`python -m squall.chaos.standard_streams MODULE WORDS` runs another module in this way. The raw streams are replaced,
-because everything that prints (click, rich, the interpreter at its end) has its own reaction to a broken pipe or a full
-disk: the exit code 1, which means an anomaly, or 120, which no page documents.
+`python -m squall.chaos.standard_streams MODULE ARGUMENTS` runs another module in this way, with these arguments. The
+raw streams are replaced, because everything that prints (click, rich, the interpreter at its end) has its own reaction
+to a broken pipe or a full disk: the exit code 1, which means an anomaly, or 120, which no page documents.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ def round_numbers(search: ShrinkSearch[Any]) -> None:
 
 
 def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
-    """Set the number at `path` to the plainest value with which the plan still fails."""
+    """Set one number of the plan to the plainest value with which the plan still fails. path: the keys and indexes that
+    lead to the number, such as "faults", 0, "at_s".
+    """
     place, key = _place(_listed(search.values()), path)
     for wanted in plainer(float(place[key])):
         values = _listed(search.values())

@@ -20,7 +20,9 @@ from squall.workloads.registry import SCENARIOS
 from squall.workloads.scenario import AT, Scenario
 
 Operation = list[Any]
-"""Is a workload's operation as a list, as a plan's file has it. The first item is its time in s."""
+"""Is one operation of a workload as a list, in the form that a plan's file has, such as [0.1, 0, "send", 0, 200]. The
+first item is its time in s; the meaning of the others depends on the workload.
+"""
 RATE = "rate"
 """Names the workload setting with the rate of the load, which some workloads do not have. Shrinking reduces the rate if
 the plan lists no operations.

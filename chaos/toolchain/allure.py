@@ -24,8 +24,8 @@ _COUNTER = re.compile(
 
 
 def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
-    """Make one HTML file of the Allure results in the folder `results`, in `folder`, and return its path. The page
-    opens without network. name: its title.
+    """Make one HTML file, with the title `name`, from the Allure results in the folder `results`. Write it into
+    `folder` and return its path. The page opens without network.
 
     Raise PreconditionError if npm or Node.js is missing; HarnessError if Allure cannot be fetched or fails.
     """

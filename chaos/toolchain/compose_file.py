@@ -48,10 +48,11 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
 
 
 def made_from(labels: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the files that a container was made from.
+    """Yield the paths of the compose files from which Compose made a container, according to the container's labels.
 
-    Compose 2 writes absolute paths. Version 1 writes what it was given, which may be relative to a folder that it does
-    not record; it does record the folder of the first file, from which the others can mostly be found.
+    Compose 2 records absolute paths. Version 1 records each path as the user gave it, perhaps relative to a working
+    directory that is not recorded. The label FOLDER records the folder of the first file. The other files are found
+    from there; a file outside of that folder is left out.
     """
     files = [Path(file) for file in labels.get(FILES, "").split(",") if file]
     folder = Path(labels.get(FOLDER, "/"))

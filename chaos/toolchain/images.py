@@ -71,8 +71,8 @@ def ensure_images(engine: DockerEngine, say: Say) -> ImageNames:
     """Make the images of this checkout that the engine does not have, and return all names. `say` gets progress
     messages.
 
-    The first time takes minutes, the first after an edit of the broker some seconds. Raise PreconditionError if
-    something is missing, and EngineError if the engine fails.
+    The first call on a machine takes minutes; the first call after an edit of the broker's code takes seconds. Raise
+    PreconditionError if something is missing, and EngineError if the engine fails.
     """
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
@@ -90,7 +90,9 @@ def ensure_images(engine: DockerEngine, say: Say) -> ImageNames:
 
 
 def standalone_image(engine: DockerEngine, images: ImageNames, say: Say) -> str:
-    """Make the image of one broker to start by hand, unless the engine has it, and return its name, `STANDALONE`."""
+    """Make the image with which users start a single broker by hand, unless the engine has it. Return the image's name,
+    squall/broker:latest.
+    """
     files = {name: _read(COMPOSE / "standalone" / name) for name in ("Dockerfile", "start.py", "healthy.py")}
     with _one_at_a_time():
         name = _named("standalone", (images.broker, *_texts(files)))

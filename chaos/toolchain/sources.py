@@ -16,8 +16,8 @@ other magic bytes.
 
 
 def digest_of(package: Path) -> str:
-    """Return 16 hex digits over all Python files of a package, by name. Equal programs have equal digests in any
-    folder.
+    """Return a digest (16 hex digits) of the relative paths and contents of all Python files of a package. Equal
+    packages have equal digests, in any folder.
     """
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -37,10 +37,12 @@ def package_in(folder: Path) -> tuple[str, Path]:
 
 
 def second_version(given: str, first: Path, *, faulted: bool = False) -> Path:
-    """Return the folder that --upgrade-to names, see `package_in`. Raise PreconditionError if it has no broker, or the
-    same as `first`.
+    """Return the folder `given` (the value of --upgrade-to) as an absolute path: a checkout, or a folder of installed
+    packages, with the broker's second version. Raise PreconditionError if it has no broker, or the same broker as the
+    folder `first`.
 
-    faulted: the plan injects file faults, so both brokers must count them in files of the same layout (`_layout`).
+    faulted: the plan injects file faults. Then also raise if the two brokers count file faults in tally files of
+    different layouts (`_layout`).
     """
     folder = Path(given).absolute()
     _, package = package_in(folder)

@@ -81,7 +81,9 @@ class SimTransport:
         env.links[serial] = self
 
     def recv_into(self, view: memoryview) -> int | None:
-        """Receive into `view`. Returns as `Transport.recv_into`; now and then it receives less than there is."""
+        """Receive into `view`. Returns the number of bytes; 0 if the peer has closed its end; None if nothing is there
+        now. Sometimes it receives fewer bytes than there are (`SHORT_READ`).
+        """
         if self.closed or self._reset or not self.env.alive:
             self._refuse()
         data, incoming = self._in, self.incoming
@@ -96,7 +98,9 @@ class SimTransport:
         return count
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """Send the bytes that fit into the window now. Returns the number of bytes taken."""
+        """Send the bytes that fit into the window now. Returns the number of bytes taken. `more` (another send follows)
+        has no effect in a simulation.
+        """
         self.env.gate("send", self.peer)
         if self.closed or self._reset:
             self._refuse()
@@ -266,8 +270,9 @@ class OneWayStream:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """Send bytes on which no protocol fault acts any more. Returns the virtual time, in seconds, at which they will
-        arrive, as far as it is known.
+        """Send bytes to which protocol faults have been applied already; None ends the stream. later_s: a delay in
+        addition to that of the link. Returns the virtual time, in s, at which the bytes arrive if no cut holds or
+        swallows them.
         """
         wire = self.wire
         now = wire.kernel.now
@@ -403,8 +408,8 @@ class SimConnection(FramedConnection):
         self.over()
 
     def healed(self, manner: CutMode) -> None:
-        """Handle the end of a cut of this mode: deliver the bytes that it held; if it swallowed bytes, reset the
-        connection.
+        """Handle the removal of a Cut fault of mode `manner` from the link: deliver the bytes that the cut held back.
+        If the mode is DROP and the cut swallowed bytes, reset the connection instead.
         """
         for flow in (self.there, self.back):
             if manner is CutMode.DROP and flow.swallowed:

@@ -109,14 +109,15 @@ class SimNetwork:
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def register_address(self, host: str, port: int, source: int | str, target: int | str) -> None:
-        """Record the node `target` that listens at an address. A client that connects to the address uses the link from
-        `source` to `target`. source: the client zone (group of clients) to which the address belongs; "prober" for the
-        harness itself.
+        """Record that a client that connects to this address uses the link from `source` to the node `target`. source:
+        the client zone (group of clients) that the address serves; "prober" for an address that only the harness uses.
         """
         self._sides[host, port] = (source, target)
 
     def listen(self, env: NetworkPeer, port: int) -> SimListener:
-        """Listen at the Env's host. Port 0 chooses a free port."""
+        """Open a listener at the host of the broker or client `env`. Port 0 chooses a free port. Raises OSError if the
+        port is in use.
+        """
         if port == 0:
             self._free_port += 1
             port = self._free_port
@@ -132,8 +133,9 @@ class SimNetwork:
             del self._listeners[listener.env.host, listener.port]
 
     async def connect(self, env: NetworkPeer, host: str, port: int) -> SimTransport:
-        """Open a connection, after one round trip. Raises ConnectionRefusedError if no listener accepts it. While a cut
-        swallows packets, waits and tries again.
+        """Open a connection from the broker or client `env` to an address, after one round trip. Raises
+        ConnectionRefusedError if no listener accepts it, or if a fault of the link refuses it. While a fault swallows
+        packets, waits and tries again, as a kernel repeats a SYN.
         """
         # A client is in the zone whose listener it dials.
         zone, target = self._sides.get((host, port), ("nowhere", host))

@@ -42,7 +42,9 @@ DATA = "/data"
 
 
 class _CrashPoint:
-    """Describes a crash that was ordered: the kind of call, and how many such calls are left before it."""
+    """Describes a crash that `SimNode.crash_at` armed. op: the kind of call before which the node dies ("fsync",
+    "write" or "send"); nth: it dies before the nth such call, counted from the arming.
+    """
 
     def __init__(self, op: CrashOp, nth: int) -> None:
         self.op, self.left = op, nth
@@ -88,7 +90,9 @@ class SimNode:
     # ------------------------------------------------------------------ life
 
     def launch(self) -> Evidence:
-        """Start a new incarnation on the files that the disk has."""
+        """Start a new incarnation on the files that the disk has. Evidence: pid, simulated (True), incarnation,
+        asked_ns.
+        """
         if self.state is not NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is {self.state.value} already")
         self.incarnation += 1
@@ -169,7 +173,9 @@ class SimNode:
         raise HarnessError(f"broker {self.id} was not ready within {limit_s:g} s")
 
     def die(self, *, power: bool = False) -> Evidence:
-        """End the node at once. power: the node loses power, so unsynced data may be lost, and peers get no message."""
+        """End the node at once. power: the node loses power, so unsynced data may be lost, and peers get no message.
+        Returns the losses (see `SimDisk.power_loss`); empty without `power`.
+        """
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is down")

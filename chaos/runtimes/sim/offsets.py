@@ -27,10 +27,14 @@ class TracedWorld(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """Maps a node id to an object with `node`, the running broker (None: it is down), and `env`."""
+        """Maps a node id to an object with two attributes: `node`, the running broker (None while it is down), and
+        `env`, the broker's environment (its wall clock, name and incarnation).
+        """
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to the trace of the node that `line["n"]` names. The run's digest ignores the line."""
+        """Add a line to the trace of the node that `line["n"]` names. The simulator writes such lines beside the node's
+        own, so the run's digest ignores them.
+        """
 
 
 class OffsetTracer:

@@ -15,14 +15,15 @@ LATE = (
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )
-"""Names modules to load. The modules that decide the controller's requests are missing here, because `preload_modules`
-finds them in `COMMANDS`. `tests/sim/world/test_nothing_real.py` fails if another module is missing.
+"""Names modules to load. The modules that handle the controller's requests, such as CreateTopics, are not listed:
+`preload_modules` finds them in the controller's table `COMMANDS`. `tests/sim/world/test_nothing_real.py` fails if
+another module is missing.
 """
 
 
 @cache
 def preload_modules() -> None:
-    """Load the modules that are otherwise imported at first use. Does its work once per process."""
+    """Load the modules that are otherwise imported at first use. Only the first call in an OS process does anything."""
     for name in LATE:
         import_module(name)
     for key in COMMANDS:

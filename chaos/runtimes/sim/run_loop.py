@@ -58,8 +58,8 @@ def check_trio(version: str = trio.__version__) -> None:
 
 @contextmanager
 def lean_trio(seed: str) -> Iterator[None]:
-    """Make `trio.run` use this module's loop inside this block. The seed decides the order of tasks. Raises as
-    `check_trio`.
+    """Make `trio.run` use this module's loop inside this block. The seed decides the order of tasks. Raises
+    PreconditionError if another version of trio is installed (`check_trio`).
     """
     check_trio()
     assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way"

@@ -147,7 +147,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def env(self, name: str) -> Env:
-        """Return the Env of this name, with files of its own. The same name always gives the same Env."""
+        """Return the environment of this name for client code, with its own disk. Equal names share one environment."""
         if name not in self._envs:
             disk = SimDisk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)
@@ -178,7 +178,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def troubles(self) -> tuple[str, ...]:
-        """Return nothing: a simulated harness has no proxies or processes that could end."""
+        """Return an empty tuple: a simulation has no proxies or OS processes that could end unasked."""
         return ()
 
     # ------------------------------------------------------------------ acts on nodes
@@ -250,8 +250,8 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """Limit a node's CPU: the node is stopped for most of each tenth of a second, like an OS process that has used
-        up its quota.
+        """Limit a node to `share` of a CPU (0 to 1), by stopping it for the rest of each tenth of a second. `heal_cpu`
+        ends the limit by its `name`. Evidence: by (the mechanism), share, began_ns.
         """
         slowness = self._node(node).slowness
         if name in slowness.shares:
@@ -278,7 +278,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def clock_reports(self, node: int) -> Sequence[ClockReport]:
-        """Return the node's clock reports. A simulation knows the true time, so their offsets are exact."""
+        """Return the node's reports of its wall clock. Their offsets are exact: the simulation knows the true time."""
         name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
         said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]
         return tuple(
@@ -475,7 +475,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return the trace's path, relative to the run directory. `files` returns the trace under the same path."""
+        """Return the trace's path, relative to the run directory. It is the trace's key in the result of `files`."""
         return Path(f"nodes/{node}/trace.jsonl")
 
     @override

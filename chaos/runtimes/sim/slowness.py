@@ -31,7 +31,7 @@ class CpuShareLimits:
         self._held_s, self._stops = 0.0, 0
 
     def add(self, name: str, share: float) -> None:
-        """Begin a limit under an unused name."""
+        """Limit the node to `share` of a CPU (0 to 1). name: the fault's name, which no other limit has."""
         self.shares[name] = share
         # A further limit needs no new period: `_hold` and `_let_go` read the smallest share each time.
         if len(self.shares) == 1:
@@ -39,9 +39,9 @@ class CpuShareLimits:
             self._hold()
 
     def remove(self, name: str) -> tuple[int, float]:
-        """End a limit. Returns the number of times that the node was stopped, and the share of the time in which it
-        ran. Both count from the first limit on, and are zeros if another limit is left or if there is no limit of this
-        name.
+        """End the limit of this name. If no limit is left, return the number of times that the node was stopped, and
+        the share of the time in which it ran, both since the node became limited. Return zeros if another limit is
+        left, or if there is no limit of this name.
         """
         if self.shares.pop(name, None) is None or self.shares:
             return 0, 0.0

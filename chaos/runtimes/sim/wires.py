@@ -50,7 +50,9 @@ class WireConnection(Protocol):
         """Reset both ends at the same moment."""
 
     def healed(self, manner: CutMode) -> None:
-        """Handle the end of a cut: deliver the bytes that it held; if it swallowed bytes, reset the connection."""
+        """Handle the removal of a Cut fault of mode `manner` from the link: deliver the bytes that the cut held back.
+        If the mode is DROP and the cut swallowed bytes, reset the connection instead.
+        """
 
 
 class _WireFault:

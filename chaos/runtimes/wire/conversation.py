@@ -138,7 +138,9 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call `act` after `delay_s` seconds. The call does no harm if the connection has ended by then."""
+        """Call `act` after `delay_s` seconds. If the connection has ended by then, `act` has no effect, and the call
+        may be left out.
+        """
 
     @abstractmethod
     def now_ns(self) -> int:
@@ -354,7 +356,7 @@ class FramedConnection(ABC):
 
 
 def _known(api: int) -> int:
-    """Return the API key on the wire: FETCH for METADATA_FETCH, which only Squall has."""
+    """Return the API key that a frame has on the wire: FETCH for Squall's own METADATA_FETCH, otherwise `api` itself."""
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 

@@ -38,8 +38,7 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 
 
 class BrokerTrafficKind(StrEnum):
-    """Names the kinds of requests between brokers: those of followers to leaders, and those to or between controllers.
-    """
+    """Names the kinds of requests between brokers: those of followers to leaders, and those to or between controllers."""
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
@@ -286,7 +285,7 @@ def _asked(asked: Any, name: str) -> Any:
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """Fill `item`, one partition of a response, with the partition's number `index` and with `error`. This is for
+    """Fill `item`, one partition of a response: set its number to `index` and its error code to `error`. This is for
     requests that list partitions as plain numbers, such as OffsetFetch. Returns whether the item has an error code
     field.
     """
