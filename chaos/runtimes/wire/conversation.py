@@ -356,7 +356,7 @@ class FramedConnection(ABC):
 
 
 def _known(api: int) -> int:
-    """Return the API key that a frame has on the wire: FETCH for Squall's own METADATA_FETCH, otherwise `api` itself."""
+    """Return the API key that a frame has on the wire: FETCH for Squall's own METADATA_FETCH, else `api` itself."""
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 

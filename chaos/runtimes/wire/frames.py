@@ -38,7 +38,7 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 
 
 class BrokerTrafficKind(StrEnum):
-    """Names the kinds of requests between brokers: those of followers to leaders, and those to or between controllers."""
+    """Names the kinds of requests between brokers: those of followers to leaders, and those to or from controllers."""
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
