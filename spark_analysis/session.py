@@ -84,11 +84,13 @@ def start(
     conf: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
 ) -> SparkSession:
-    """Start a session for a history of `rows` records, on the Java in the folder `java_home`.
+    """Start a session for a history of `rows` records, on the Java in the folder `java_home` and the Spark master
+    `master`.
 
-    Callers get that folder from `squall.chaos.toolchain.java`, which finds a Java or fetches one: PySpark would look on
-    PATH, and fail on a machine without Java. `conf` replaces our settings, except that its Java options of the driver
-    are added to ours; `java_options` are added too. Raises NoJava if there is no Java in the folder.
+    Callers get `java_home` from `squall.chaos.toolchain.java`, which finds a Java or fetches one. PySpark itself would
+    look on PATH, and fail on a machine without Java. `class_archive` is passed to `jvm_options`. `conf` holds Spark
+    settings that replace ours. The driver's Java options are an exception: those in `conf` and in `java_options` are
+    added to ours. Raises NoJava if there is no Java in the folder.
     """
     if not os.access(java_home / "bin/java", os.X_OK):
         raise NoJava(f"there is no Java at {java_home}: no program bin/java is in it")

@@ -11,17 +11,17 @@ from squall.checkers.history.parser import FILE
 
 _MS = 1_000_000
 DAMAGED = -1
-"""Is the value of a payload that does not verify."""
+"""Is the value that a history has for a record with a damaged payload."""
 
 
 def write_short_history(run_dir: Path) -> None:
-    """Write the short history to the file in which a run has its history."""
+    """Write the lines of `history` into the folder `run_dir`, as a run's history file."""
     (run_dir / FILE).write_text("".join(json.dumps(line) + "\n" for line in history()))
 
 
 def history() -> list[dict[str, Any]]:
     """Return the lines of a short history that has something for each query: a send that is read, and one that is lost;
-    a payload that does not verify; a reader that left records out; a compacted partition.
+    a damaged payload; a reader that left records out; a compacted partition.
     """
     partition = {"e": "t", "topic": "t", "retention_ms": -1}
     process = {"e": "p", "client": "squall", "version": "1", "zone": ""}

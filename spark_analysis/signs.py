@@ -16,8 +16,9 @@ _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 _BY_LEADER = "x.part = {0}.part and x.start <= {1} and x.since <= {2} and {3} <= x.until"
-"""Is true if the leader of the term `x` may have acknowledged a record. To be filled in: the table with the record's
-`part`, its offset, the time at which it was acknowledged, and the time at which it was sent.
+"""Is an SQL condition: the leader of the `LeaderTerm` `x` may have acknowledged a record, as
+`LeaderTerm.may_have_acknowledged` defines it. Its placeholders are the alias of the table with the record's `part`, the
+record's offset, the time of its acknowledgement, and the time of its send.
 """
 _OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
 
@@ -32,8 +33,9 @@ select part, producer, collect_list(named_struct('since', since, 'until', until)
   group by part, producer, nth)
 group by part, producer
 """
-"""Selects when sends of a producer to a partition failed or were not answered; windows that overlap are joined, because
-there may be many.
+"""Selects one row for each partition and producer, with the time windows around sends that failed or were not answered.
+A window begins BEFORE_NS before the send, and ends AFTER_NS after the send's end (at EVER if that end is not known).
+Overlapping windows are merged, because a producer may have many failed sends.
 """
 
 
@@ -43,7 +45,9 @@ def views(circumstances: RunCircumstances) -> tuple[str, ...]:
 
 
 def signed(found: str, circumstances: RunCircumstances) -> str:
-    """Return a statement for the witnesses of the table `found` with their signs, with the columns of `Witness`."""
+    """Return a statement that adds the signs to the witnesses of the table `found`, and selects all columns of
+    `Witness`.
+    """
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
     disturbed = f"({failed} or {_meets(circumstances.disturbed)})"
@@ -71,9 +75,9 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL statement with the rows (nth, kept_until, cut_since): the index of a leader term in `led`, and the
-    bounds that `Leaderships.bounded_by` derives for it from sends that were acknowledged with an offset. A term without
-    such sends has no row.
+    """Return an SQL statement for the bounds `kept_until` and `cut_since` of leader terms, as `Leaderships.bounded_by`
+    derives them from sends that were acknowledged with an offset. Its rows are (nth, kept_until, cut_since); `nth` is
+    the term's index in `led`. A term without such sends has no row.
     """
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,

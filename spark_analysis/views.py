@@ -67,7 +67,9 @@ from records r join txn_values t on r.val = t.val
 where r.kind = 1 and r.iso = 1 and r.val >= 0
 group by t.txn, t.txn_proc, t.te, t.never_commits, t.late_commit, r.part, r.val
 """
-"""Selects what read_committed readers got of values that were sent in transactions."""
+"""Selects one row for each value that was sent in a transaction and that a read_committed reader got, with the lowest
+offset at which it was read. `final` says that a final read got it.
+"""
 
 WR_EDGES = """
 select w.txn writer, t.op reader, w.te writer_at, t.te reader_at, max(t.proc) proc,
@@ -78,9 +80,10 @@ where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and
   and w.txn <> t.op
 group by w.txn, t.op, w.te, t.te
 """
-"""Selects a row for each two transactions (`writer`, `reader`) that may have committed, if the reader got a record of
-the writer before the reader's commit was requested. `read` is the first such record; `late` says that a late EndTxn may
-have committed the writer.
+"""Selects the edges of the G1c search: a row for each pair of transactions (`writer`, `reader`) that may both have
+committed, if the reader got a record of the writer before the reader's own commit was requested. `writer_at` and
+`reader_at` are when the ends of the two transactions were requested. `read` is the first such record, by (part, off,
+val). `late` says that a delayed EndTxn may have committed the writer.
 """
 
 GROUP_COMMITS = """
@@ -107,9 +110,9 @@ select proc, `group` grp, part, pos, begun, t0,
 from holds window earlier as (
   partition by `group`, part order by t0 range between unbounded preceding and current row)
 """
-"""Selects the rows of `holds` (a member owned a partition), with the offset `lowest` at which the group began to read,
-judged by the rows up to this one. If a member began by auto.offset.reset, that offset counts, else the lowest at which
-any member began.
+"""Selects the rows of `holds` (a member owned a partition). Adds `lowest`: the offset at which the group began to read
+the partition, as far as this row and earlier ones show. If members began by auto.offset.reset, it is the highest offset
+that a reset gave; else it is the lowest offset at which any member began.
 """
 
 MADE = """
@@ -172,17 +175,18 @@ select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at
                           or committed_round > 0 and committed_round < last_committed_round) vanished
 from standing s join partitions using (part)
 """
-"""Selects the rows of `standing`, with the offsets and times for which final reads show what is missing
-(`ObservedPartition`). `placed_at` is the acknowledged offset, else the highest offset that was read; -1 if neither is
-known. `vanished` is true if an earlier round of final reads had the value, the last round had not, and the partition is
-not compacted.
+"""Selects the rows of `standing`. Adds columns of the partition that say at which offsets and times a record must be in
+the final reads (`seen`, `cover_from` and others, see `ObservedPartition`). `placed_at` is the acknowledged offset, else
+the highest offset at which the value was read; -1 if neither is known. `vanished` is true if an earlier round of final
+reads returned the value, the last round did not, and the partition is not compacted.
 """
 
 
 def standing(rows: Sequence[ObservedPartition]) -> str:
-    """Return the statement of the view `standing`. `acked` says that the broker promised to keep the value: it
-    acknowledged the send, and the commit of its transaction if there is one. `in_txn` says that the value was sent in a
-    transaction. In a history without transactions nothing is joined.
+    """Return the statement of the view `standing`: the rows of STANDING with two more columns. `acked` says that the
+    broker acknowledged the send, and also the commit of its transaction if there is one. `in_txn` says that the value
+    was sent in a transaction. `rows` are the history's partitions; if none is transactional, the statement reads no
+    transactions.
     """
     return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 

@@ -64,7 +64,7 @@ def collect(
     more: Sequence[Witness] = (),
 ) -> list[Finding]:
     """Return the findings: the witnesses that `statement` selects and those of `more`, counted by anomaly, evidence,
-    process and signs. `circumstances` say which signs (what may explain it) a witness gets.
+    process and signs. `circumstances` hold what may explain witnesses; each witness gets its signs from them.
 
     All witnesses are written to `folder`, which is emptied first, as Parquet. If there are more than `few`, the driver
     gets only their counts and the witnesses that findings keep as examples.
@@ -91,8 +91,9 @@ def collect(
 
 
 def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Return a table of the witnesses to keep: the columns of their group, and their index in the group (`place`).
-    `counts` holds the rows of `_COUNTS`; `squall.checkers.findings.places_kept` chooses the indexes.
+    """Return a table that says which witnesses to keep. Each row identifies one witness by the columns of `_GROUP` and
+    its index in that group (`place`). `counts` holds the rows of `_COUNTS`; `squall.checkers.findings.places_kept`
+    chooses the indexes.
     """
     groups: dict[tuple[Any, ...], dict[int, int]] = {}
     for *group, part, count in counts:

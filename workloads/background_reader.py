@@ -32,9 +32,8 @@ FROM_THE_START: tuple[Beginning, ...] = ("start",)
 LOOK_BACK_MS = 10_000
 """Limits how far back in time a reader looks up an offset by timestamp."""
 LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
-"""A reader requests the end offsets of its partitions every `LAG_EVERY_S` seconds, to know its lag. If `LAG_PAUSES`
-pauses between polls take longer, it does so only after that time. It waits at most `LAG_LIMIT_S` seconds for the
-response.
+"""A reader requests the end offsets of its partitions every `LAG_EVERY_S` seconds or every `LAG_PAUSES` pauses between
+polls, whichever is longer, to know its lag. It waits at most `LAG_LIMIT_S` seconds for the response.
 """
 
 
@@ -51,14 +50,14 @@ async def tail(
     *,
     lookups: bool = False,
 ) -> None:
-    """Run the workload's reader `number` until the harness lets readers end and its last poll is done. It uses the
-    client library of its zone (a group of clients with network links of their own); if the zone has none, Squall's own
-    client.
+    """Run the workload's reader `number` until the harness lets readers end and its last poll is done. The reader uses
+    the client library of its zone (a group of clients with network links of their own). If the zone has none, it uses
+    Squall's own client.
 
-    A library's reader has its own settings except for `isolation`, and starts at the log's start. Squall's own reader
-    has the settings `consumer`, also with `isolation`. It starts at each kind of offset in `beginnings` in turn, and
-    changes to the next one every `again_s` seconds during the load. With `lookups`, it also looks up offsets by
-    timestamp.
+    A client library gets only `number`, `places` and `isolation`, and starts at the log's start. Squall's own client
+    uses `client_settings`, and `consumer` with the isolation level `isolation`. It starts at each kind of offset in
+    `beginnings` in turn, and changes to the next one every `again_s` seconds during the load. With `lookups`, it also
+    looks up offsets by timestamp.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -144,8 +143,9 @@ class _StartPositionCycle:
         self._again_s, self._again_at = again_s, inf
 
     async def first(self, places: Sequence[Place]) -> None:
-        """Start to read at the first kind of position, once the offsets of all partitions are known. If the harness
-        lets readers end before that, start in the partitions whose offsets are known.
+        """Start to read at the first of the beginnings (start, middle or end of the log), once its offsets in all
+        partitions are known. If the harness lets readers end before that, start in the partitions whose offsets are
+        known.
         """
         beginning, found = next(self._coming), dict[Place, int]()
         while len(found) < len(places) and not self._readers.may_end.is_set():
@@ -154,8 +154,8 @@ class _StartPositionCycle:
         self._assign(found)
 
     async def next(self, places: Sequence[Place]) -> None:
-        """Start reading again at the next kind of position, if that is due. A partition whose offset is not known keeps
-        its position.
+        """Start anew at the next of the beginnings, if the time for that has come and the load is not over. A partition
+        whose offset is not known keeps its position.
         """
         if self._env.mono() < self._again_at or self._readers.settled.is_set():
             return

@@ -63,8 +63,8 @@ tails as (
 select run, count(*) lost_tails, max(records) lost_tail_records, max(ns) / 1e6 lost_tail_ms from tails group by run
 """
 """Counts lost tails: records at the end of a partition's log that were lost at once. The lost records are ordered by
-the time of their acknowledgement. A record begins a new tail if, since the previous lost record, another record was
-acknowledged that survived and has a higher offset than that lost record. docs/durability.md gives the reasons.
+the time of their acknowledgement. A lost record begins a new tail if a surviving record was acknowledged between it and
+the previous lost record, at a higher offset than the previous one. docs/durability.md gives the reasons.
 """
 
 # Each change of leaders is one epoch more, so changes between two responses count, too.

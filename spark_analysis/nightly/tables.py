@@ -39,8 +39,8 @@ _SHIFTED = {
     "op": f"run * {OPERATIONS} + op",
     "txn": f"run * {OPERATIONS} + txn",
 }
-"""Maps columns to the SQL that shifts them. -1, which means no partition, becomes an id below all ids of its run, so
-nothing joins with it.
+"""Maps a column to the SQL that turns an id in one run into an id among all runs. -1, which means none, becomes the
+number below the lowest id of its run. No partition or operation has that id, so nothing joins with it.
 """
 
 

@@ -1,4 +1,4 @@
-"""Finds G1a with Spark, as `squall.checkers.anomalies.aborted_read` defines it."""
+"""Finds the anomaly G1a with Spark, as `squall.checkers.anomalies.aborted_read` defines it."""
 
 from __future__ import annotations
 

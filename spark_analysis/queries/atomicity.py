@@ -1,4 +1,4 @@
-"""Finds torn-txn and lost-txn with Spark, as `squall.checkers.anomalies.atomicity` defines them."""
+"""Finds the anomalies torn-txn and lost-txn with Spark, as `squall.checkers.anomalies.atomicity` defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds commit-ahead with Spark, as `squall.checkers.anomalies.commit_ahead` defines it."""
+"""Finds the anomaly commit-ahead with Spark, as `squall.checkers.anomalies.commit_ahead` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds corrupt with Spark, as `squall.checkers.anomalies.corrupt` defines it."""
+"""Finds the anomaly corrupt with Spark, as `squall.checkers.anomalies.corrupt` defines it."""
 
 from __future__ import annotations
 

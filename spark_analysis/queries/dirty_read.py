@@ -1,4 +1,4 @@
-"""Finds dirty-read with Spark, as `squall.checkers.anomalies.dirty_read` defines it."""
+"""Finds the anomaly dirty-read with Spark, as `squall.checkers.anomalies.dirty_read` defines it."""
 
 from __future__ import annotations
 

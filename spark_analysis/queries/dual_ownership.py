@@ -1,4 +1,4 @@
-"""Finds dual-ownership with Spark, as `squall.checkers.anomalies.dual_ownership` defines it."""
+"""Finds the anomaly dual-ownership with Spark, as `squall.checkers.anomalies.dual_ownership` defines it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ where (a.t0 < b.t0 or (a.t0 = b.t0 and a.proc < b.proc)) and (
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """Return the Spark query for `squall.checkers.anomalies.dual_ownership`; empty if no member owned a partition.
-    Which requests prove ownership is decided when the history is converted (`PartitionOwnership.proved`).
+    """Return the Spark query for `squall.checkers.anomalies.dual_ownership`; empty if no member owned a partition. The
+    conversion of the history decides which requests prove ownership (`PartitionOwnership.proved`).
     """
     return [WitnessQuery(SQL, ("holds", "partitions", "processes"))] if history.holds else []

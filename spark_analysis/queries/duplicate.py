@@ -1,4 +1,4 @@
-"""Finds duplicate with Spark, as `squall.checkers.anomalies.duplicate` defines it."""
+"""Finds the anomaly duplicate with Spark, as `squall.checkers.anomalies.duplicate` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds eos-duplicate with Spark, as `squall.checkers.anomalies.eos_duplicate` defines it."""
+"""Finds the anomaly eos-duplicate with Spark, as `squall.checkers.anomalies.eos_duplicate` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds eos-loss with Spark, as `squall.checkers.anomalies.eos_loss` defines it."""
+"""Finds the anomaly eos-loss with Spark, as `squall.checkers.anomalies.eos_loss` defines it."""
 
 from __future__ import annotations
 

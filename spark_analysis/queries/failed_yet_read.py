@@ -1,4 +1,4 @@
-"""Finds failed-yet-read with Spark, as `squall.checkers.anomalies.failed_yet_read` defines it."""
+"""Finds the anomaly failed-yet-read with Spark, as `squall.checkers.anomalies.failed_yet_read` defines it."""
 
 from __future__ import annotations
 

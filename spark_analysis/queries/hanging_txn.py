@@ -1,4 +1,4 @@
-"""Finds hanging-txn with Spark, as `squall.checkers.anomalies.hanging_txn` defines it."""
+"""Finds the anomaly hanging-txn with Spark, as `squall.checkers.anomalies.hanging_txn` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds inconsistent-offset with Spark, as `squall.checkers.anomalies.inconsistent_offset` defines it."""
+"""Finds the anomaly inconsistent-offset with Spark, as `squall.checkers.anomalies.inconsistent_offset` defines it."""
 
 from __future__ import annotations
 

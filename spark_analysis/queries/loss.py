@@ -1,4 +1,4 @@
-"""Finds lost-write and unseen with Spark, as `squall.checkers.anomalies.loss` defines them."""
+"""Finds the anomalies lost-write and unseen with Spark, as `squall.checkers.anomalies.loss` defines them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 DAMAGED = """
   exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
-"""Is true if final reads found a damaged record at `placed_at`, the offset of the row's record: `corrupt` reports it.
+"""Is true if final reads found a damaged record at `placed_at`, the offset of the row's record. Such a record is not
+lost: the anomaly `corrupt` reports it.
 """
 
 SUPERSEDED = """

@@ -1,4 +1,4 @@
-"""Finds lost-position with Spark, as `squall.checkers.anomalies.lost_position` defines it."""
+"""Finds the anomaly lost-position with Spark, as `squall.checkers.anomalies.lost_position` defines it."""
 
 from __future__ import annotations
 

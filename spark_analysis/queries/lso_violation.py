@@ -1,4 +1,4 @@
-"""Finds lso-violation with Spark, as `squall.checkers.anomalies.lso_violation` defines it."""
+"""Finds the anomaly lso-violation with Spark, as `squall.checkers.anomalies.lso_violation` defines it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds nonmonotonic-poll and int-nonmonotonic-poll with Spark, as `squall.checkers.anomalies.nonmonotonic_poll`
-defines them.
+"""Finds the anomalies nonmonotonic-poll and int-nonmonotonic-poll with Spark, as
+`squall.checkers.anomalies.nonmonotonic_poll` defines them.
 """
 
 from __future__ import annotations

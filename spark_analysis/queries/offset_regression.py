@@ -1,4 +1,4 @@
-"""Finds offset-regression with Spark, as `squall.checkers.anomalies.offset_regression` defines it."""
+"""Finds the anomaly offset-regression with Spark, as `squall.checkers.anomalies.offset_regression` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds phantom with Spark, as `squall.checkers.anomalies.phantom` defines it."""
+"""Finds the anomaly phantom with Spark, as `squall.checkers.anomalies.phantom` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds poll-skip and int-poll-skip with Spark, as `squall.checkers.anomalies.poll_skip` defines them."""
+"""Finds the anomalies poll-skip and int-poll-skip with Spark, as `squall.checkers.anomalies.poll_skip` defines them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""Selects what SQL does, in a history with transactions: a read_committed reader need not get records of transactions
-whose commit was not acknowledged, or which a late EndTxn may have aborted.
+"""Selects the same witnesses as SQL, but for a history with transactions. A read_committed reader may skip records of
+transactions whose commit was not acknowledged, or which a late EndTxn may have aborted.
 """
 
 
@@ -54,9 +54,10 @@ from (
 join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
-"""Continues SQL or WITH_TRANSACTIONS with polls that moved their reader over records without returning them: polls
-without records, and the offsets before the first and behind the last record of a poll. Offsets above the highest that
-any reader saw do not count.
+"""Is appended to SQL or WITH_TRANSACTIONS. Selects polls that moved the reader past records which they did not return:
+before the first returned record, behind the last one, or in a poll that returned none. Records above the highest offset
+that any reader saw do not count. The placeholder `same_level` is a condition on isolation levels, which only
+WITH_TRANSACTIONS needs.
 """
 
 

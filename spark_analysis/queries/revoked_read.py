@@ -1,4 +1,4 @@
-"""Finds revoked-read with Spark, as `squall.checkers.anomalies.revoked_read` defines it."""
+"""Finds the anomaly revoked-read with Spark, as `squall.checkers.anomalies.revoked_read` defines it."""
 
 from __future__ import annotations
 

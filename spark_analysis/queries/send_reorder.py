@@ -1,4 +1,4 @@
-"""Finds send-reorder with Spark, as `squall.checkers.anomalies.send_reorder` defines it."""
+"""Finds the anomaly send-reorder with Spark, as `squall.checkers.anomalies.send_reorder` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds stale-ack with Spark, as `squall.checkers.anomalies.stale_ack` defines it."""
+"""Finds the anomaly stale-ack with Spark, as `squall.checkers.anomalies.stale_ack` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds stuck-group with Spark, as `squall.checkers.anomalies.stuck_group` defines it."""
+"""Finds the anomaly stuck-group with Spark, as `squall.checkers.anomalies.stuck_group` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds thrown-back with Spark, as `squall.checkers.anomalies.thrown_back` defines it."""
+"""Finds the anomaly thrown-back with Spark, as `squall.checkers.anomalies.thrown_back` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds uncommitted-offset with Spark, as `squall.checkers.anomalies.uncommitted_offset` defines it."""
+"""Finds the anomaly uncommitted-offset with Spark, as `squall.checkers.anomalies.uncommitted_offset` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds G1c with Spark, and sends only a few edges to the driver.
+"""Finds the anomaly G1c with Spark, and sends only a few edges to the driver.
 
 Each transaction is stamped with the time at which its commit was requested. In a sound history each edge from a writer
 to a reader leads forward in time, so that there is no cycle. Each cycle has an edge that leads backward in time, and

@@ -1,4 +1,4 @@
-"""Finds wrong-lookup with Spark, as `squall.checkers.anomalies.wrong_lookup` defines it."""
+"""Finds the anomaly wrong-lookup with Spark, as `squall.checkers.anomalies.wrong_lookup` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds wrong-offset with Spark, as `squall.checkers.anomalies.wrong_offset` defines it."""
+"""Finds the anomaly wrong-offset with Spark, as `squall.checkers.anomalies.wrong_offset` defines it."""
 
 from __future__ import annotations
 

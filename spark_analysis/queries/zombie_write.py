@@ -1,4 +1,4 @@
-"""Finds zombie-write with Spark, as `squall.checkers.anomalies.zombie_write` defines it."""
+"""Finds the anomaly zombie-write with Spark, as `squall.checkers.anomalies.zombie_write` defines it."""
 
 from __future__ import annotations
 

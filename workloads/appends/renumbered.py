@@ -1,5 +1,5 @@
-"""Turns a load into the same load with fewer partitions or producers, for shrinking. Operations are lists of JSON
-values.
+"""Makes a load smaller for shrinking: the same records go to fewer partitions, or come from fewer producers. An
+operation is a list [at_s, producer, topic, partition, bytes].
 """
 
 from __future__ import annotations

@@ -371,7 +371,9 @@ class Consumer:
             self._client.refresh_soon()
 
     def _validate(self, connection: BrokerConnection, suspect: dict[Place, tuple[_PartitionState, Leader]]) -> None:
-        """Ask the new leader for the end offset, in its log, of the epoch of the last record read."""
+        """Ask the new leader of each partition in `suspect` for the end offset, in its log, of the epoch of the last
+        record read (OffsetForLeaderEpoch, KIP-320). The new leader's log may lack records that were read.
+        """
         kind = OffsetForLeaderEpochRequest
         version = connection.version(kind.API_KEY, kind.MAX_VERSION, kind.MIN_VERSION)
         topics: dict[str, OffsetForLeaderTopic] = {}

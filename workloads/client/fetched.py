@@ -40,11 +40,11 @@ def read_records(
     view: memoryview | None, position: int, aborted: Sequence[tuple[int, int]] | None, isolation: int
 ) -> ReadRecords:
     """Return the visible records from `position` on. `aborted` lists (producer id, first offset) of aborted
-    transactions, as the broker reported them.
+    transactions, as the broker reported them. `isolation` is the isolation level of the Fetch request.
 
-    If a batch has a wrong CRC, its last offset is not known either: the batch is reported, and the position advances by
-    one offset only. The next fetch then returns the same batch, unless it had no further offset. Decoding ends at bytes
-    in which no batch can be found.
+    A batch with a wrong CRC is reported in `damage`. Its last offset is unknown, because the header may be wrong, too:
+    the position advances by one offset only. Later fetches return the same batch until the position is behind it.
+    Decoding ends at bytes in which no batch can be found.
     """
     found: list[Record] = []
     damage: list[UnreadableBatch] = []

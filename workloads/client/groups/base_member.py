@@ -23,7 +23,9 @@ class MembershipListener(Protocol):
         """Handle that the member is about to join again, for the reason `why`."""
 
     def joined(self, places: Sequence[Place], *, leader: bool) -> None:
-        """Handle that a generation has its assignments; `places` are this member's partitions."""
+        """Handle a new assignment: `places` are all partitions that it gives to this member. `leader` says that this
+        member is the group leader; it is always False in the protocol of KIP-848.
+        """
 
     async def revoking(self, places: Collection[Place]) -> None:
         """Handle that these partitions are about to be revoked. They are still owned: this is the last chance to
@@ -104,7 +106,7 @@ class BaseGroupMember(Generic[C]):
 
     @property
     def must_join(self) -> bool:
-        """Return whether the member has to join again, or its membership has ended."""
+        """Return True if the member has to join again, and also if its membership has ended for good (see `out`)."""
         return bool(self.core.rejoin or self.core.out)
 
     def halt(self, *, still: bool) -> None:
@@ -115,7 +117,8 @@ class BaseGroupMember(Generic[C]):
         self._wake.set()
 
     def hear(self) -> None:
-        """Notify the listener of lost partitions. `keep_up` does so as well, but not after the end of the membership.
+        """Report lost partitions to the listener, if there are any. `keep_up` does so before each poll; an application
+        that polls no more, because the membership has ended, calls this method instead.
         """
         if self.core.has_lost:
             places, self.core.owned = self.core.owned, ()

@@ -44,8 +44,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Hold values of `ConsumerMembership.life`, which numbers the memberships. `_may_join` is the membership that
-        the application last asked for, `_asked_in` the one in which the last heartbeat was sent.
+        """Hold the number of a membership, as `ConsumerMembership.life` counts them; -1 for none. `_may_join` is the
+        membership in which the application's polls let the member join. `_asked_in` is the one in which the last
+        heartbeat was sent.
         """
         self._failures = 0
         self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())

@@ -122,7 +122,9 @@ class ConsumerMembership:
         )
 
     def leave_request(self) -> ConsumerGroupHeartbeatRequest:
-        """Return the last heartbeat. A static member keeps its partitions until its session ends."""
+        """Return the heartbeat that leaves the group. A static member says that it will return, and keeps its
+        partitions until its session ends.
+        """
         instance = self.settings.instance or None
         epoch = LEAVES_FOR_NOW if instance else LEAVES
         return ConsumerGroupHeartbeatRequest(
@@ -209,8 +211,8 @@ class ConsumerMembership:
         self.owned = tuple(sorted({*self.owned, *places}))
 
     def acknowledges(self) -> bool:
-        """Note that the assignment is carried out. Return whether the next heartbeat must acknowledge it, even if no
-        partition has changed.
+        """Record that the member now owns exactly the assigned partitions, unless a topic's name is not known yet.
+        Return whether the next heartbeat must list them as an acknowledgement, even if none has changed.
         """
         if self._unsettled and not self.unnamed:
             self._unsettled, self._acknowledges = False, True

@@ -27,7 +27,7 @@ class GroupCoordinatorClient:
         self.client, self.group = client, group
         self._node = -1
         self.moves = 0
-        """Counts how often a coordinator was found, be it another broker or the same broker again."""
+        """Counts the successful look-ups of the coordinator, even if one finds the same broker again."""
 
     def forget(self) -> None:
         """Find the coordinator again before the next request, because it has moved or cannot be reached."""
