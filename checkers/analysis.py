@@ -84,7 +84,11 @@ def facts_of_run(
 def find(
     history: History, context: MeasurementContext, circumstances: signs.RunCircumstances, limits: StuckLimits
 ) -> Analysis:
-    """Return the anomalies and measures of a history that the reference engine finds."""
+    """Search a history with the reference engine, and return the anomalies and measures that it finds.
+
+    `context` has what the measures need beside the history. `circumstances` are events of the run that may explain an
+    anomaly. `limits` are the plan's limits on time without progress.
+    """
     measures = measure(history, context)
     findings = findings_of(signs.signed(history, circumstances, find_all(history)))
     findings += of_measures(measures, history.processes, context, limits)

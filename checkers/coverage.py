@@ -49,8 +49,7 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
 
 
 def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
-    """Return a sentence for each partition whose log begins above every offset up to which retention or requests could
-    have removed records.
+    """Return a sentence for each partition whose log begins at a higher offset than retention and requests can explain.
     """
     return [
         f"{each.name} begins at {each.log_start}, and retention and requests could have removed "
@@ -61,8 +60,9 @@ def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
 
 
 def _uncommitted_only(case: VerdictInputs) -> list[str]:
-    """Return a sentence for each partition of which no final read at read_committed reached the end, so that the last
-    records are not known. A partition is left out if a finding says that an anomaly held its readers back.
+    """Return a sentence for each partition that final reads at read_committed did not read to its end, so that its last
+    committed records are not known. A partition is left out if a finding says that an anomaly held its readers back
+    (`HOLDS_BACK`). The list is empty if the run had no final read at read_committed.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
         return []  # `VerdictInputs.not_run` has the checks that need such a read
@@ -113,7 +113,9 @@ def _mostly_refused(case: VerdictInputs) -> Iterator[str]:
 
 
 def _not_shown(case: VerdictInputs) -> list[str]:
-    """Return a sentence for each kind of evidence that every history of this workload has, but this history lacks."""
+    """Return a sentence for each reason why anomalies could not be judged. Only anomalies count that every run of the
+    workload should be able to show (`WorkloadFacts.meant_for`).
+    """
     names: dict[str, list[str]] = {}
     for name in case.workload.meant_for:
         if why := case.not_run.get(name) or case.ran_on_little.get(name):

@@ -27,18 +27,22 @@ def class_of(action: str, said: str = "") -> FaultClass:
 
 
 def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
-    """Return the classes (`FaultClass`) of all faults that began, whether they landed or not, because a fault without
-    evidence may still have done damage.
+    """Return the classes (`FaultClass`) of all faults that began. Faults that did not land count too, because a fault
+    without evidence may still have done damage.
 
-    WM is added if some partition may have had no in-sync replica that kept its power. That is so after power losses of
-    several nodes at once, or of a second node before the first one was back. It is also so after a power loss of one
-    node while all other replicas were out of the ISR, or were hit by other faults: that node may be elected again with
-    only what it had synced (KIP-966: the last replica standing). Eligible leader replicas do not exclude that: a killed
-    broker is not eligible, and if no replica is eligible, the last known leader leads. DM is added if the same is true
-    of a node whose disk lost synced data.
+    WM (power loss of several nodes) is added if all in-sync replicas of some partition may have lost their power. That
+    is so after power losses of several nodes at once, or of a second node before the first one had caught up. It is
+    also so after a power loss of one node while all other replicas were out of the ISR, or were hit by other faults:
+    that node may be elected again with only what it had synced (KIP-966: the last replica standing). Eligible leader
+    replicas do not exclude that: a killed broker is not eligible, and if no replica is eligible, the last known leader
+    leads.
 
-    D is also added if an fsync failed on a node that lost power later: after a failed fsync, pages count as written.
-    The broker stops, finds the batch when it recovers its log, and acknowledges it, although it never reached the disk.
+    DM (disk damage while no other replica was in sync) is added if the disk of one node lost synced data, and all other
+    replicas were out of the ISR or hit by other faults.
+
+    D (disk damage) is also added if an fsync failed on a node that lost power later: after a failed fsync, pages count
+    as written. The broker stops, finds the batch when it recovers its log, and acknowledges it, although it never
+    reached the disk.
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}
@@ -67,8 +71,8 @@ def losses_without_isr(faults: Iterable[RecordedFault]) -> list[RecordedFault]:
 
 
 def logs_with_holes(faults: Iterable[RecordedFault]) -> frozenset[str] | None:
-    """Return the partitions, as topic-index, whose logs may lack a segment that later segments follow; None if it may
-    be any partition.
+    """Return the names (topic-index, such as "orders-0") of the partitions whose logs may lack a segment that later
+    segments follow; None if it may be any partition.
 
     The evidence of the fault `damage` names the file that it removed. A power loss of a node on which an fsync had
     failed may remove data from the inside of any log.
@@ -137,7 +141,9 @@ def _may_be_out(fault: RecordedFault) -> set[int]:
 
 
 def _caught_up(fault: RecordedFault) -> int:
-    """Return when the node had caught up, in ns, as the nemesis saw it; else when the node was back; -1 if never."""
+    """Return when the node that the fault hit was in sync again, in ns; -1 if the nemesis did not see that. If the
+    fault's evidence has no such time, return when the fault ended; -1 if it never did.
+    """
     reported = (fault.evidence or {}).get("caught_up_ns")
     return int(reported) if reported is not None else fault.ended
 

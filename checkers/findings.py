@@ -65,9 +65,9 @@ def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
 
 
 def kept(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
-    """Choose at most WITNESSES witnesses that show each partition, and in each partition the first, the last and some
-    between. They are taken in the order of operations, because incidents that overlap in offsets follow each other in
-    time.
+    """Choose at most WITNESSES witnesses, shared out evenly among the partitions (`places_kept`). The witnesses of a
+    partition are put in the order of their operations; the first, the last and some between are chosen. The order of
+    offsets would not do, because incidents that overlap in offsets follow each other in time.
     """
     by_part: dict[int, list[Witness]] = {}
     for witness in sorted(witnesses, key=lambda each: (each.op, each)):
@@ -100,9 +100,9 @@ def _key(of: Witness) -> tuple[str, str, int, int]:
 
 
 def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Iterable[Witness]) -> list[Finding]:
-    """Return the findings of an engine that counts by itself. `counts` has rows (anomaly, evidence, proc, signs, part,
-    count), at most one for the same first five. `chosen` has the witnesses at `places_kept`. The result equals
-    `findings_of` of all witnesses.
+    """Return the findings of an engine that counts witnesses by itself, such as Spark. A row (anomaly, evidence, proc,
+    signs, part, count) of `counts` says how many witnesses have these five values; no two rows have the same five.
+    `chosen` has the witnesses at `places_kept`. The result equals `findings_of` of all witnesses.
     """
     parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
     for anomaly, evidence, proc, signs, part, count in counts:

@@ -29,7 +29,7 @@ CLASSES: Mapping[str, str] = {
     "bit_rot": "D",
     "damage": "D",
 }
-"""Maps each action of schema 1 to its class."""
+"""Maps each fault action in schema 1 of nemesis.jsonl to its class (`FaultClass`), for example "bit_rot" to "D"."""
 TRAITS: Mapping[str, str] = {
     **dict.fromkeys(("kill", "stop", "power_loss", "damage"), TAKES_DOWN),
     "pause": PAUSES,
@@ -42,12 +42,16 @@ TARGET_ALONE = frozenset({"isolate", "one-way"})
 
 
 def class_of(action: str) -> str:
-    """Return the class of an action of schema 1; empty if schema 1 had no such action."""
+    """Return the class (`FaultClass`) of a fault action in schema 1 of nemesis.jsonl, for example "P" for "kill"; empty
+    if schema 1 had no such action.
+    """
     return CLASSES.get(action, "")
 
 
 def traits_of(action: str, params: Mapping[str, Any]) -> frozenset[str]:
-    """Return the traits of a fault of schema 1."""
+    """Return the traits (`fault_traits`) of a fault in schema 1 of nemesis.jsonl, for example "pauses" and "out of
+    sync" for the action "pause". `params` are the fault's parameters in its line.
+    """
     found = {TRAITS[action]} if action in TRAITS else set()
     if action in CLASSES and action not in STAY_IN_SYNC:
         found.add(OUT_OF_SYNC)

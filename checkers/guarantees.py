@@ -154,7 +154,7 @@ class PermittedAnomalies:
     reason applies only if its mechanism happened (`reasons.mechanism_of`).
     """
     forbids: PermissionCellName | None = None
-    """Is the cell that forbids a loss, under the worst faults that landed; None if it is not known."""
+    """Is the cell that forbids a loss, for the worst class of faults in the run; None if it is not known."""
     order: str = IDEMPOTENCE
     """Is the setting that guarantees the order of a producer's records, a key of `promises.ORDER`."""
 
@@ -268,7 +268,7 @@ LATE = (
     *("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"),
     *("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss"),
 )
-"""Names the anomalies that a late EndTxn may cause."""
+"""Names the anomalies that a late EndTxn (`LATE_END`) may cause."""
 
 _MARKS = PermissionCell(
     {"lso-violation": reasons.SEVERAL_MOMENTS},
@@ -406,9 +406,9 @@ loss that must be found.
 def guarantee_for(
     config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
 ) -> PermittedAnomalies:
-    """Return the guarantee in a run of this configuration whose landed faults are of these classes.
+    """Return the anomalies permitted to a client process with this configuration in a run with these classes of faults.
 
-    Raises ValueError for a class or an expectation that does not exist.
+    Raises ValueError for a class that does not exist, or if `expect` is not one of EXPECTATIONS.
     """
     if expect not in EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(EXPECTATIONS)}")

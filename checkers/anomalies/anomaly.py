@@ -89,14 +89,15 @@ class AnomalyDefinition:
     other: str = ""
     """Says what the field `other` of a witness holds; empty if the field is always -1."""
     meaning: str = ""
-    """Says what several witnesses mean to the owner of a cluster. The text follows a number, as in "records stand at
-    two offsets". `{others}` is replaced by the sum of the field `other`, taken once for each process and partition.
+    """Says what several witnesses mean to the owner of a cluster. Reports write a number before the text, as in "12
+    records came back altered". If the text contains `{others}`, they replace it by a second number: the sum of the
+    witnesses' field `other`, with one value for each process and partition.
     """
     meaning_of_one: str = ""
-    """Says what one witness means, as in "record stands at two offsets"."""
+    """Says what one witness means, as in "record came back altered"."""
     counts: str = ""
-    """Names what the number before `meaning` counts: "processes" or "partitions", each once however many witnesses it
-    has; empty if the number counts witnesses.
+    """Says what the number before `meaning` counts: "processes" or "partitions" that have a witness; empty if it counts
+    the witnesses.
     """
     needs: tuple[HistoryNeed, ...] = ()
     """Lists what a history must contain: a history without one of these neither shows the anomaly nor rules it out."""

@@ -6,5 +6,7 @@ from squall.checkers.history.tables import History, ReportedBounds
 
 
 def answers(history: History) -> list[ReportedBounds]:
-    """Return all reported bounds, in the order in which clients requested them."""
+    """Return what each response reported of a partition's high watermark, last stable offset and log start, in the
+    order in which clients sent the requests.
+    """
     return sorted(history.told.rows(), key=lambda each: (each.op, each.idx))

@@ -11,16 +11,16 @@ Second: after both members had learned of their ownership, the coordinator accep
 a member may send (`PartitionOwnership.proved`). Their generations do not matter. Such a request is:
 
 - a commit that the coordinator acknowledged, at any time, in a generation that assigned the partition to the member.
-  The commit's record was appended by other replicas, and those follow the coordinator's successor if there is one; so a
-  coordinator that has lost its groups acknowledges no commit. Without the generation a commit proves too little: a
-  classic member that was removed may join its group again under its old id. It then learns that the partition is no
-  longer its own, and commits what it has read before it gives the partition up. Its new generation may have the number
-  of an old one, because an empty group counts anew; so if the member was silent for its session, its earlier
-  assignments no longer count;
+  A commit is acknowledged once other replicas have appended its record. After a failover they follow the group's new
+  coordinator, so the old one can acknowledge no commit. Without the generation a commit proves too little: a classic
+  member that was removed may join its group again under its old id. It then learns that the partition is no longer its
+  own, and commits what it has read before it gives the partition up. The generation in which it joins may have the
+  number of an old one, because an empty group counts anew; so if the member was silent for its session time-out, its
+  earlier assignments no longer count;
 - a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that fault for all brokers to have
-  heard of each other. A coordinator that is cut off from its peers, but not from its member, answers the member's
-  heartbeats until it hears of its successor. Apache Kafka's coordinator does so as well, and its successor cannot know
-  it; nothing promises otherwise.
+  heard of each other. A coordinator that is cut off from the other brokers, but not from a member, answers the member's
+  heartbeats until it hears that another broker has become the coordinator. Apache Kafka's coordinator does so as well,
+  and no document promises otherwise.
 
 Joining proves nothing, because a process need not be a member to join. So if another member owned the partition in
 between, and the first member learns only later, in a generation, that it owns the partition again, the first member's
@@ -88,7 +88,10 @@ def _one_generation(
     one: PartitionOwnership, other: PartitionOwnership, first: ClientProcess, second: ClientProcess
 ) -> bool:
     """Return whether one generation assigned the partition to both members, and `one` had not given it up when `other`
-    began to own it.
+    began to own it. `first` and `second` are the client processes of `one` and `other`.
+
+    False if both processes have one group.instance.id. False also if they learned of the generation a session time-out
+    apart or more: then it may be two generations with one number.
     """
     if first.settings.get("instance") and first.settings.get("instance") == second.settings.get("instance"):
         return False

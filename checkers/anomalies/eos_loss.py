@@ -31,8 +31,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each input that has no visible output although the group committed a position behind it.
-    Inputs are the records that final reads return.
+    """Yield a witness for each input that has no visible output although the group committed a position above the
+    input's offset. Inputs are the records that final reads at read_committed return.
     """
     history = seen.history
     positions = seen.view(positions_of)
@@ -57,9 +57,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
-    """Yield the commits of a group in a partition that are known to have taken effect by `until` ns, or may have.
-    Either the commit was acknowledged by then, or a coordinator had reported a position that it may have set. The
-    second kind includes commits of clients that crashed before they got the answer.
+    """Yield each commit of a group in a partition that took effect by `until` ns, or may have. Either it was
+    acknowledged by then, or a coordinator had reported a position by then that it may have set. A commit of the second
+    kind may have had no answer, for example because its client crashed.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:
@@ -92,7 +92,7 @@ def judged_until(history: History) -> dict[int, int]:
 
 
 def _inputs(history: History) -> dict[int, dict[int, int]]:
-    """Return the values by partition and offset that final read_committed reads returned."""
+    """Return partition -> offset -> value of the records that final reads at read_committed returned."""
     found: dict[int, dict[int, int]] = {}
     for record in history.records.rows():
         if record.kind == POLL and record.final and record.iso == 1 and record.val >= 0:

@@ -37,7 +37,7 @@ ANOMALIES = (
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
     """Yield a witness for each value that was read although its send failed. Sends whose result Kafka leaves open
-    (time-outs, lost connections, error 20) are INFO in a history, and give no witnesses.
+    (time-outs, lost connections, NOT_ENOUGH_REPLICAS_AFTER_APPEND) are INFO in a history, and give no witnesses.
     """
     for log in seen.view(logs_of):
         for value in log.values.values():

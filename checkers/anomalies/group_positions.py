@@ -46,7 +46,7 @@ class GroupPartitionHistory:
 
 @dataclass(slots=True)
 class GroupPositions:
-    """Holds everything that decides the committed positions of all groups."""
+    """Holds the commits, position fetches and ownerships of all groups by partition, and the history's transactions."""
 
     places: list[GroupPartitionHistory]
     txns: dict[int, Txn]
@@ -56,11 +56,13 @@ class GroupPositions:
     """
 
     def late_commit(self, commit: GroupCommit) -> bool:
-        """Return whether a late EndTxn may have committed the commit's transaction, whatever its client requested."""
+        """Return whether a late EndTxn (`LATE_END`) may have committed the commit's transaction, even if its client
+        requested an abort.
+        """
         return commit.txn >= 0 and COMMIT in self.late[commit.txn]
 
     def late_abort(self, commit: GroupCommit) -> bool:
-        """Return whether a late EndTxn may have aborted the commit's transaction."""
+        """Return whether a late EndTxn (`LATE_END`) may have aborted the commit's transaction."""
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:

@@ -98,8 +98,9 @@ def _explaining(place: GroupPartitionHistory, positions: GroupPositions) -> list
 
 
 def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> int:
-    """Return the process that had deleted the group before the reported position was requested, if no client has
-    committed a position since; -1 if there is no such deletion.
+    """Return the number of the client process that deleted the group before the reported position was requested. Return
+    -1 if no deletion was acknowledged by then, or if a commit explains the position and may have taken effect after the
+    deletion.
     """
     deletions = [
         (commit.t0, commit.proc)
@@ -118,8 +119,9 @@ def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, po
 
 
 def _invented(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
-    """Return whether no client had requested the reported position, nor a reset that may have set it. A position that
-    only an uncommitted transaction requested is `uncommitted-offset` instead.
+    """Return whether no client had requested to commit the reported position, and no administrator had requested to
+    reset or delete the group's position, before it was reported. Requests that definitely failed do not count. A
+    position that only an uncommitted transaction requested is `uncommitted-offset` instead.
     """
     if fetch.off < 0:
         return False

@@ -30,15 +30,20 @@ HIGH_WATERMARK, LAST_STABLE_OFFSET, LOG_START = "high watermark", "last stable o
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each reported offset that is below an earlier one of the same client, partition and leader
-    epoch. A response counts as earlier if it came before the other one's request was sent.
+    """Yield a witness for each reported offset that is below an earlier one of the same client and partition. A
+    response counts as earlier if it came before the other one's request was sent.
 
-    A new leader may know a lower high watermark than the old leader, so a response whose epoch is unknown proves
-    nothing. The first fetch after a ListOffsets response proves nothing either, because its request may have been sent
-    before ListOffsets. The second fetch does, because a client has one fetch at a time under way to a leader. A new
-    leader returns no latest offset before it knows one that is at least as high as those that its predecessors returned
-    (KIP-207). The same holds for the last stable offset: each decision below it was committed, so the new leader has it
-    (Redpanda PR 7544).
+    The offsets of a Fetch response are compared with earlier ones of the same leader epoch, because a new leader may
+    know a lower high watermark than the old leader. So a response whose epoch is unknown proves nothing. The first
+    fetch after a ListOffsets response is not compared with it, because the request may have been sent before
+    ListOffsets. The second fetch is, because a client has one fetch at a time under way to a leader.
+
+    A latest offset of ListOffsets is compared with those of earlier epochs, too. A new leader returns none before it
+    knows one that is at least as high as those that its predecessors returned (KIP-207). The same holds at
+    read_committed: the markers that ended the transactions below the last stable offset were replicated, so the new
+    leader has them (Redpanda PR 7544).
+
+    Earliest offsets of ListOffsets are compared by `_log_starts`.
     """
     yield from _log_starts(seen.view(answers))
     # Not from `hw_before`, which Spark reads: so a mistake of the converter shows when both are compared.

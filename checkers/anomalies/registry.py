@@ -126,7 +126,8 @@ class EvidenceCounts(NamedTuple):
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     holds: int = 0
-    """Counts how many times a group member was assigned a partition that it did not own yet."""
+    """Counts the rows of the table `holds`: one for each assignment of a partition to a member that did not own it yet.
+    """
     outputs: int = 0
     """Counts the output records that group members sent, each with the name of its input record."""
     owned: Collection[int] = ()
@@ -278,7 +279,7 @@ def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *
 
 def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """Return a sentence if a group's members got too few of the records acknowledged in their partitions; empty if they
-    got enough.
+    got enough. `acked` counts acknowledged records by the name of their partition.
     """
     for group, did in sorted(counted.groups.items()):
         there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
@@ -319,7 +320,7 @@ def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupAc
 
 def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """Return a sentence if members of groups wrote too few outputs for the acknowledged inputs (one for each, if all
-    goes well); empty if there are enough.
+    goes well); empty if there are enough. `acked` counts acknowledged records by the name of their partition.
     """
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < MIN_OUTPUTS_PER_INPUT * inputs

@@ -47,7 +47,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | None:
-    """Return a record's offset and the level of evidence for it; None if its offset is not known.
+    """Return (offset of a record, index in `EVIDENCE` of what shows it there); None if the offset is not known.
 
     Retention may have removed records below `judged_from`. So if a record was acknowledged there and final reads find
     it only elsewhere, final reads found a later copy of it, and the acknowledged offset is returned.
@@ -60,9 +60,9 @@ def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | No
 def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]]) -> Iterator[Witness]:
     """Yield a witness for each record of one producer that a later one overtook.
 
-    `handed` has (record, offset, level of evidence for that offset) in the order in which the records were sent. A
-    witness has the weaker level of its two records. If several records overtook one, the strongest of these levels
-    counts.
+    `handed` has (record, offset, index in `EVIDENCE` of what shows it there) in the order in which the records were
+    sent. A witness has the weaker evidence of its two records. If several records overtook one, the strongest evidence
+    among these pairs counts.
     """
     overtook, highest = 0, -1
     for value, off, _ in handed:
@@ -80,12 +80,12 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
 
 
 def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
-    """Return the offset at or above which an earlier record of the producer was overtaken by this record, which is at
+    """Return the lowest offset at which an earlier record of the producer counts as overtaken by `value`, which is at
     `off`.
 
     This is `off` + 1 if retention removed nothing. Otherwise the producer may have sent both records twice, and the
-    earlier record's first copy may be removed. An earlier record before this record's last copy then proves nothing, so
-    only offsets from that copy on count.
+    earlier record's first copy may be removed. An earlier record before the last copy of `value` then proves nothing,
+    so the result is at least the offset of that copy.
     """
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 

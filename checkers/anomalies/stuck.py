@@ -1,13 +1,14 @@
 """Finds stuck-producer and stuck-consumer: after healing nothing succeeds for longer than the plan allows.
 
-Four things show it. The first is a measure: the longest time after the last fault in which the load's clients tried and
-nothing succeeded. The other three are entries of run.json: the write to every partition after healing (`writes`), the
-workload's own readers that do not poll that write (`live`), and final reads that get nothing (`final`). The load may
-have ended before the outage did, so the entries of run.json are checked in every run.
+Four observations show it. The first is a measure: the longest time after the last fault in which the load's clients
+tried and nothing succeeded. The other three are entries of run.json. The harness writes to every partition after
+healing: a partition may not acknowledge that write (`writes`), and the workload's own readers may not get it (`live`).
+The last entry has the final reads that got nothing for too long (`final`). The load may have ended before the outage
+did, so the entries of run.json are checked in every run.
 
 One producer or transactional id may be stuck while its partitions take other clients' writes, so each is measured by
 itself. If a fresh client, which the harness started after healing, was served meanwhile, the evidence is `client`, and
-`squall.checkers.blame` decides whose finding it is.
+`squall.checkers.blame` decides whether the cluster or the workload's client is blamed.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ class CommittedRead:
     off: int
     """Is the lowest offset at which a read_committed reader got the value."""
     op: int
-    """Is the first operation that returned the value."""
+    """Is the id of the first operation that returned the value."""
     first: int
-    """Is when the first of the operations that returned the value came back, in ns."""
+    """Is when a read_committed reader got the value for the first time, in ns."""
     final: bool
     """Is True if a final read was among the operations that returned the value."""
 
@@ -83,8 +83,8 @@ def _by_process(history: History) -> dict[int, list[Txn]]:
 
 
 def committed_reads(history: History) -> list[CommittedRead]:
-    """Return what read_committed readers got of values that were sent in transactions, once for each value and
-    partition.
+    """Return a CommittedRead for each value that was sent in a transaction, and each partition in which a
+    read_committed reader got it.
     """
     transactions = transactions_of(history)
     found: dict[tuple[int, int], CommittedRead] = {}

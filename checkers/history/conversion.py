@@ -43,7 +43,9 @@ class ConversionResult:
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     ends: bool = True
-    """Is True if the history's first line announces a last line that counts all lines, as `History.ends`."""
+    """Is True if the history's header says that a last line will count the other lines, as `History.ends`. Such a
+    history was cut if it lacks that line.
+    """
     seals: dict[str, int] = field(default_factory=dict)
     """Maps other files of the run to their CRC-32, as `History.seals`."""
     source: dict[str, int] | None = None
@@ -53,7 +55,8 @@ class ConversionResult:
     tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
     """Maps the name of each table's file to its size and CRC-32 (`seal.stamp`)."""
     holds: int = 0
-    """Counts how many times a group member was assigned a partition that it did not own yet."""
+    """Counts the rows of the table `holds`: one for each assignment of a partition to a member that did not own it yet.
+    """
     outputs: int = 0
     """Counts the output records that group members made of input records."""
     owned: list[int] = field(default_factory=list)
@@ -70,8 +73,9 @@ class ConversionResult:
     lookups: int = 0
     """Counts how often a reader looked up the time of a record that it had got."""
     apart: list[list[int]] | None = None
-    """Holds the times in which faults kept brokers apart (`nemesis_log.apart`), because heartbeats sent then prove no
-    ownership; None if an early version accepted all heartbeats.
+    """Lists [begin, end] in ns of each time in which faults kept brokers apart (`nemesis_log.apart`): a heartbeat sent
+    then does not prove an ownership. None if an early version converted the history; it took every heartbeat as a
+    proof.
     """
     declared: int = 0
     """Is the CRC-32 of the lines that declare partitions and topic settings, as `History.declared`."""
