@@ -70,8 +70,9 @@ class TxnOutcome(IntEnum):
     transaction's time-out.
     """
     FAILED = 3
-    """Is the outcome if the transaction definitely did not commit for another reason: its producer was fenced, or could
-    not write, or the coordinator had no such transaction open any more (INVALID_TXN_STATE).
+    """Is the outcome if the transaction definitely did not commit, although it was neither aborted on request nor timed
+    out: its producer was fenced, or could not write, or the coordinator had no such transaction open any more
+    (INVALID_TXN_STATE).
     """
     LEFT = 4
     """Is the outcome if the client never requested the end of the transaction; the coordinator aborts it after its
@@ -94,7 +95,7 @@ class MeasurementRow(NamedTuple):
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | partition or OVERALL | 0 | longest gap after the last fault ended, its begin |
     | calm gap | partition or OVERALL | 0 | longest gap before and between faults (all if no fault began), its begin |
-    | fresh gap | partition | 0 | as healed gap, but a gap counts from the first acknowledged AFTERWARDS write in it |
+    | fresh gap | partition | 0 | longest healed gap, from the first acknowledged AFTERWARDS write in it, its begin |
     | fault gap | fault id | partition | longest gap that overlaps the fault, its begin |
     | recovery | fault id | partition | from the fault's begin to the first acknowledgement of a later send; -1: none |
     | reader gap | process | partition | longest time without progress after the last fault ended, its begin |
@@ -120,8 +121,8 @@ class MeasurementRow(NamedTuple):
 
     The age of a poll says for how long its reader had been behind: it is the time from when any client first learned of
     an offset beyond the poll's last record until the poll began; 0 if no client did. A reader sometimes requests the
-    latest offset (with read_committed the last stable offset): that offset less the reader's position is its lag (R6:
-    consumers count lag from such offsets). Final reads count for neither.
+    latest offset (with read_committed the last stable offset): that offset less the reader's position is its lag
+    (mechanism R6 in docs/mechanisms.md). Final reads count for neither.
 
     A producer of the load may have several processes, one after the other (`same_producer`); its first process
     identifies it. A transactional id waits from when a transaction's end was requested until it is acknowledged, commit
@@ -218,8 +219,8 @@ def context_of(history: History, faults: Sequence[RecordedFault]) -> Measurement
 
 def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
     """Return a map from each later process of a producer to that producer's first process, for example {7: 4, 9: 4}.
-    Processes belong to one producer if they have the same transactional id; without one, the same number of a producer
-    or a member.
+    Processes belong to one producer if they have the same transactional id. If they have none, they belong to one
+    producer if they have the same producer number, or else the same member number, in their settings.
     """
     first: dict[tuple[str, Any], int] = {}
     found = {}

@@ -41,7 +41,9 @@ def disagreements(
 def read(
     run_dir: Path, planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any], notes: list[str]
 ) -> list[str]:
-    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`."""
+    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`. `planned` and `info` are
+    as in `disagreements`.
+    """
     path = run_dir / FILE
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""Reads nemesis.jsonl: which faults were requested, when they were on, and what proves that they landed."""
+"""Reads nemesis.jsonl: which faults were requested, when they were on, and what proves that they took effect."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from squall.checkers.history.tables import HistoryProblem, RecordedFault, int64
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
-"""Is the schema of the lines that are written now. Since schema 2 a line has its fault's class, traits and words; older
-lines have no schema. Since schema 3 its evidence includes an observation in the middle of the fault.
+"""Is the schema of the lines that are written now. Since schema 2 a line has its fault's class, traits
+(`squall.checkers.fault_traits`) and words; older lines have no schema. Since schema 3 its evidence includes an
+observation in the middle of the fault.
 """
 CLOCKS = "C"
 """Is the `RecordedFault.fault_class` of faults that move brokers' wall clocks."""

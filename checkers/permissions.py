@@ -44,9 +44,9 @@ class PermissionContext(NamedTuple):
         return reduce(and_, found, ~MechanismSign(0)) if found else self.circumstances.everywhere
 
     def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
-        """Return in words what is not known if the mechanism may have happened although `signs` do not show it. That is
-        so if none of the missing signs could be looked for, or if nemesis.jsonl could not be read. Return an empty text
-        if the mechanism did not happen.
+        """Return in words what is not known, if the mechanism may have happened although `signs` do not show it; empty
+        if it did not happen. It may have happened if none of the conditions that `signs` do not meet could be checked,
+        or if nemesis.jsonl could not be read.
         """
         whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):

@@ -48,7 +48,7 @@ class PlanFacts:
     seal: int | None = None
     """Is the plan's CRC-32 (`squall.checkers.history.seal.plan_seal`); the history's header has the same."""
     topic: Mapping[str, str] = field(default_factory=dict)
-    """Maps the settings with which the workload's topics are created to their values."""
+    """Maps each setting with which the workload creates its topics to its value, such as {"retention.ms": "1000"}."""
     cleanup: str = "delete"
     """Is the `cleanup.policy` of the workload's topics; empty if brokers of another program decide it."""
 
@@ -173,7 +173,8 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
 def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfiguration:
     """Return how one process used the cluster: its own settings if it has them, else the plan's.
 
-    The guarantees of a reader depend on its topic, not on the producers, so a reader gets acks=all and idempotence.
+    The settings of producers do not change what a reader is promised by its topic. So the configuration of a reader
+    always has acks=all and idempotence.
     """
     settings = process.settings
     if process.role != "producer":

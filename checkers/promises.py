@@ -15,7 +15,9 @@ ORDER = {
 """Maps each setting that promises the order of a producer's records to where that is written."""
 GROUPS = "consumer groups"
 ABOUT_GROUPS = frozenset({HistoryNeed.MEMBERS, HistoryNeed.POSITIONS, HistoryNeed.OUTPUTS})
-"""Lists the needs of anomalies of consumer groups: an anomaly with one of these needs breaks a promise to GROUPS."""
+"""Lists what a history must contain to show an anomaly of consumer groups, such as committed positions. An anomaly that
+needs one of these breaks a promise to consumer groups (`GROUPS`).
+"""
 OF_FAMILY = {
     AnomalyFamily.DATA: "replicated log",
     AnomalyFamily.READERS: "reads in the log's order",

@@ -1,9 +1,12 @@
 """Derives why a group's partitions were assigned again: the cause of each generation.
 
-The causes are tried in this order. A member of the load came or went: it began or ended, or paused for too long and
-joined again. A fault of clients did that to a member. Members gave partitions up because the generation before asked
-them to, and joined again so that others get these partitions (KIP-429): such a round has the cause of the round before
-it. Else the cause is the fault that began last.
+The first of these that applies gives the cause:
+
+1. A member came or went because of the load: it began or ended, or paused for too long and joined again.
+2. A fault that targets clients made a member begin or end.
+3. Members gave partitions up in the generation before, and joined again so that others get them (KIP-429).
+    The generation before has the same cause.
+4. Otherwise, the fault that began last is the cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads run.json, checks the form of its entries, and reports what is wrong with them.
 
-A run that says that it ended must report the result of each phase that it names; versions without a phase do not name
-it. An entry with a wrong form is left out, so that nothing depends on it, and is reported.
+A run that says that it ended must report the result of each phase that it names. Runs of older versions of Squall do
+not have all phases, and name only those that they have. An entry with a wrong form is reported and left out, so that
+nothing depends on it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PHASES = {
 }
 """Maps each phase to the key of run.json that reports its result."""
 ALWAYS = ("heal", "converge", "final reads")
-"""Lists the phases that every version has."""
+"""Lists the phases that runs of every version of Squall have."""
 
 ValueCheck = Callable[[Any], bool]
 
@@ -148,7 +149,7 @@ def facts_of(info: Any) -> RunFacts:
 
 
 def _missing_statements(info: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what a run that ended in order must say, and this run does not."""
+    """Yield a sentence for each entry that run.json lacks, if the run ended in order."""
     if "ended_ns" not in info or info.get("trouble") or info.get("stopped"):
         return
     if not FORMS["phases"](info.get("phases")):

@@ -85,8 +85,8 @@ class RunCircumstances:
     contested: tuple[TimeWindow, ...] = ()
     """Lists the times in which two leaders of a partition may have led. A window lasts from the begin of the second
     leader's term to the end of the first leader's term. If the first term ended before the second one began, the
-    window's `until` lies before its `since`. Then the window concerns only records that were under way from `until` to
-    `since`.
+    window's `until` is earlier than its `since`. Such a window concerns only records that were sent before `until` and
+    were not yet acknowledged at `since`.
     """
     power_lost: tuple[PowerLossRange, ...] = ()
     power_unknown: str = ""
@@ -94,7 +94,9 @@ class RunCircumstances:
     damaged: tuple[tuple[int, int], ...] = ()
     """Holds (partition, when its disk was damaged, in ns); the id -1 means any partition."""
     everywhere: MechanismSign = MechanismSign(0)
-    """Combines the signs of the whole run, which every witness has."""
+    """Combines the signs that every witness gets, because they concern the whole run: MOVED if a partition had more
+    than one leader epoch, or if a disk was damaged.
+    """
     outputs: bool = False
     """Is True if members of groups wrote output records made from the records that they had read. Then the interruption
     of a member may explain an anomaly (`squall.checkers.interruptions`).

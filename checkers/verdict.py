@@ -1,12 +1,12 @@
 """Decides whether a run is valid, invalid or unknown, and says why.
 
-- `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
-  reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
-  permitted, by a reason whose mechanism happened (`squall.checkers.mechanisms`).
-- `invalid`: something was found that the configuration does not permit, or permits only if something else had
-  happened. That also holds for a history that was cut short, because finders only report what a prefix proves. A run in
+- `valid`: no evidence is missing (`squall.checkers.coverage`), and each finding is permitted, by a reason whose
+  mechanism happened (`squall.checkers.mechanisms`). Each partition must have an acknowledged write and a final read
+  that reached its end, with transactions also one at read_committed. Every planned fault must have taken effect.
+- `invalid`: something was found that the configuration does not permit, or permits only by a mechanism that did not
+  happen. That also holds for a history that was cut short, because finders only report what a prefix proves. A run in
   which a simulator saw an invariant break is invalid, too (`simulated`).
-- `unknown`: anything else, and the verdict says what.
+- `unknown`: anything else. The verdict's `reasons` say what is missing or uncertain.
 
 `decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for the
 content of the directory: a verdict that cannot be reached is `unknown`.
@@ -64,7 +64,9 @@ class JudgedFinding:
     known what was promised.
     """
     blames: str = ""
-    """Names the client whose fault the finding is; empty if it is the cluster's, or if it is permitted."""
+    """Names the client that caused the finding, for example "the program under test"; empty if the cluster caused it,
+    or if it is permitted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +247,12 @@ def _judged(
     harness_troubles: Sequence[str],
     context: PermissionContext,
 ) -> tuple[JudgedFinding, ...]:
-    """Return the findings grouped by anomaly, evidence and judgement: first those that are not permitted, then the
-    others, in the catalogue's order.
+    """Return the findings grouped by anomaly, evidence and judgement. The groups that are not permitted come first,
+    then the others; both are in the order of `CATALOG`.
 
     `promised` and `at_worst` come from `_promises`. `unproven` maps each anomaly that this run cannot prove to the
-    reason: if it was found and is not permitted, its judgement becomes "not known".
+    reason: if it was found and is not permitted, its judgement becomes "not known". If there are `harness_troubles`,
+    the same holds for findings that something took too long.
     """
     groups: dict[tuple[str, str, bool | None, str, PermissionCellName | None], list[Finding]] = {}
     for finding in findings:
@@ -300,9 +303,9 @@ def _judgement(
 
 
 def _asked_for(anomalies: Iterable[JudgedFinding], alone: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return the findings with new reasons for those that --expect safe forbids: the user asked for it, and the
-    configuration alone would permit the finding, or would not. `alone` holds the findings as the configuration alone
-    judges them.
+    """Return the findings, with a new reason for each that --expect safe forbids. The reason says that the user asked
+    for --expect safe, and whether the configuration alone would permit the finding. A finding that blames a client
+    keeps its reason. `alone` holds the findings as the configuration alone judges them.
     """
     judged = {so: {(each.name, each.evidence) for each in alone if each.permitted is so} for so in (True, False, None)}
     rows = "; ".join(dict.fromkeys(each.cell.row for each in alone if each.cell and each.permitted is not None))
@@ -339,9 +342,10 @@ def judge(
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
-    `findings` and `metrics` are the results of an analysis, None if it did not finish. `expect` is "config", "safe" or
-    "loss"; None: as the plan says. `troubles` says what else went wrong, in words; each makes a run without findings
-    `unknown`. `harness_troubles` and `engine` are as in `VerdictInputs`, and `history` is as in `read_inputs`.
+    `findings` and `metrics` are the results of an analysis, None if it did not finish. `expect` is one of
+    `guarantees.EXPECTATIONS`, for example "safe" if no anomaly is permitted; None: as the plan says. `troubles` says
+    what else went wrong, in words; each makes a run without findings `unknown`. `harness_troubles` and `engine` are as
+    in `VerdictInputs`, and `history` is as in `read_inputs`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")

@@ -38,7 +38,8 @@ class WorkloadFacts:
     count if found.
     """
     meant_for: Collection[str] = ()
-    """Names the anomalies that each run of the workload can show: if they were not looked for, the verdict is unknown.
+    """Names the anomalies that the workload is meant to reveal. The verdict cannot be valid if one of them was not
+    looked for, or only in too small a part of the run.
     """
 
     def left_out(self) -> dict[str, str]:
@@ -72,7 +73,9 @@ class VerdictInputs:
     """Says, in words, what did not work: inputs that cannot be parsed, or a checker that stopped."""
     notes: Sequence[str] = ()
     expect: str = ""
-    """Is the expectation that replaces the plan's, unless it is empty."""
+    """Is what the run is held to: "config", "safe" or "loss" (`guarantees.EXPECTATIONS`). Empty: the plan's own
+    `expect` counts.
+    """
     not_run: Mapping[str, str] = field(default_factory=dict)
     """Maps each anomaly that was not looked for to the reason, for example that the history has no transactions."""
     ran_on_little: Mapping[str, str] = field(default_factory=dict)

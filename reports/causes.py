@@ -51,8 +51,8 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return in words the events of this story that also caused a loss; empty if none did. `of_loss` maps each cause of
-    a loss, in the words of `in_common`, to the name of the loss.
+    """Return in words the events of this story that also caused a loss, and the loss; empty if none did. `of_loss` maps
+    each event that caused a loss, as `in_common` writes it, to the anomaly, for example "lost-write".
     """
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""

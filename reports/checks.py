@@ -24,8 +24,9 @@ INVARIANT = "invariant "
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Holds the result of one check with one kind of evidence. `count` is None if the check did not run or the number
-    is not known.
+    """Holds the result of one check with one kind of evidence. `evidence` says what is needed to see the finding, for
+    example "acks" for an acknowledgement (`squall.checkers.anomalies.anomaly`); empty if the check has only one kind.
+    `count` is None if the check did not run or the number is not known.
     """
 
     name: str
@@ -40,7 +41,9 @@ class CheckResult:
     known.
     """
     blames: str = ""
-    """Says in words whose fault the finding is, if it is not the cluster's; else empty."""
+    """Names the client that caused the finding, for example "the program under test"; empty if the cluster caused it,
+    or if it is permitted.
+    """
     moments: tuple[str, ...] = ()
     """Lists, for an invariant of the simulator, when and where it was broken, a line each."""
     partitions: tuple[tuple[str, int], ...] = ()
@@ -65,7 +68,7 @@ class CheckResult:
 
     @property
     def invariant(self) -> str:
-        """Returns the name of the simulator's invariant that the check stands for; empty for a check of the history."""
+        """Returns the name of the simulator's invariant that broke; empty if the check is one of the history."""
         return self.name.removeprefix(INVARIANT) if self.name.startswith(INVARIANT) else ""
 
 
@@ -81,7 +84,8 @@ def word_of(files: RunFiles) -> str:
 
 
 def banner_of(files: RunFiles) -> str:
-    """Return the verdict in capitals, whose fault it is if not the cluster's, and the permitted losses of a valid run.
+    """Return the verdict in capitals. An invalid verdict is followed by the client that caused the findings, unless the
+    cluster did; a valid one by the permitted losses.
     """
     word, blames = word_of(files), files.verdict.get("blames")
     if is_lossy(files):
@@ -181,11 +185,12 @@ def _found(entry: Json) -> CheckResult:
 
 
 def _cell(state: str, cell: Json) -> str:
-    """Describe the cell of the guarantee matrix that decides a finding, in words. `state` is PERMITTED, FAILED, or
-    another state if it is not known whether the finding is permitted.
+    """Describe in words the cell of the guarantee matrix that decides a finding. `cell` is the finding's entry of that
+    name in verdict.json. `state` is PERMITTED, FAILED, or another state if it is not known whether the finding is
+    permitted.
 
-    Return an empty text if `cell` is empty, as in verdicts of earlier versions, or for --expect safe, which `why`
-    explains.
+    Return an empty text if `cell` is empty, as in verdicts of earlier versions, or for --expect safe, which
+    `CheckResult.why` explains.
     """
     if not cell or cell.get("row") == SAFE_EXPECTED.row:
         return ""
@@ -243,7 +248,8 @@ def _valid_sentence(files: RunFiles) -> str:
 
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
-    """Say what the findings mean, whose expectation they break, and where."""
+    """Say what the findings mean, where they are, and what they break: the configuration's promise, or --expect safe.
+    """
     said = summary.broken(files)
     if not said and files.violations:
         names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))
@@ -296,9 +302,11 @@ class KeyFigures:
 
 
 def figures_of(files: RunFiles) -> KeyFigures:
-    """Return the key numbers from the history if it was analysed, else from the workload's own counters.
+    """Return the key numbers of a run. The numbers of sends come from the history if it was analysed, else from the
+    workload's own counters.
 
-    The history also has the writes after healing: sent is always the sum of acknowledged, failed and unknown.
+    Only the history counts the writes after healing. With it, `sent` is the sum of acknowledged, failed and unknown
+    sends.
     """
     sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
     counters = mapping(files.run.get("counters"))

@@ -21,7 +21,9 @@ class CoverageSection:
 
 
 def render(path: Path, *, batch: str, headline: str, sentence: str, sections: Sequence[CoverageSection]) -> Path:
-    """Write the page, and return its path. batch: the seeds, in words."""
+    """Write the page, and return its path. `batch` names the seeds in words; `headline` and `sentence` sum up the
+    result.
+    """
     shown = [each for each in sections if each.rows]
     template = environment().get_template("coverage.html.j2")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -79,7 +79,8 @@ def fault_of(files: RunFiles, process: int, t: int) -> str:
 
 
 def whom(resolved: object) -> str:
-    """Return in words what a target resolved to: broker ids, a zone of clients, or one link. Empty for other targets.
+    """Return in words what a target resolved to: broker ids, a client zone (clients that share links to the brokers),
+    or one link. Empty for other targets.
     """
     hit = resolved if isinstance(resolved, list) else []
     brokers = [str(each) for each in hit if isinstance(each, int)]

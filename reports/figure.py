@@ -339,6 +339,7 @@ def _facts(files: RunFiles) -> tuple[int, int]:
 
 def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int]) -> None:
     """Draw a lane for each partition: its height is the share of replicas that are in sync, its colour is the leader's.
+    `facts` is (replication factor, min ISR) of the plan, 0 for a number that is not known.
     """
     replicas = max([facts[0], *(size for lane in lanes for _, size in lane.isr)], default=1) or 1
     for row, lane in enumerate(lanes):
@@ -367,7 +368,8 @@ def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int
 
 
 _NAME_PT = 160.0
-"""Limits the size of a name's letters times their number, so that the name fits beside the panes."""
+"""Limits the length of a partition's name beside the panes, in points: the number of its letters times their font size.
+"""
 
 
 def _shortened(name: str, size: float) -> str:

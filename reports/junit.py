@@ -56,8 +56,9 @@ class NightlyTestCase:
 
 
 def add_checks(path: Path, cases: Iterable[NightlyTestCase]) -> None:
-    """Give the test cases of a night's junit.xml the durations of their runs, and add the checks of each run: a suite
-    of cases whose class is the run. A file that cannot be read is left out.
+    """Give the test cases of a night's junit.xml the durations of their runs, and append the checks of each run as a
+    test suite. The class name of these checks names the run. Checks of a run whose own junit.xml cannot be read are
+    left out.
     """
     root = ElementTree.parse(path).getroot()
     known = {(each.get("classname"), each.get("name")): each for each in root.iter("testcase")}

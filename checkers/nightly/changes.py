@@ -1,10 +1,14 @@
 """Finds the nights at which a series of values changed, for the trends. Pure.
 
-A series is cut where the sum of distances to the medians of both sides is least. The cut is a change if there are at
-least `LEAST` nights on both sides, and if the medians differ by more than `SPREADS` typical deviations of a night from
-its side's median and by more than `SHARE` of the smaller median. Then both sides are searched again in the same way.
-Medians are used because one slow night is no change; a share is required because in nights that are all alike any
-difference would count.
+A series is cut where the sum of all values' distances to the median of their side is least. The cut is a change if
+three conditions hold:
+
+- There are at least `LEAST` nights on both sides.
+- The medians differ by more than `SPREADS` times the typical deviation of a side from its median (`_spread`).
+- The medians differ by more than `SHARE` of the smaller median.
+
+Then both sides are searched again in the same way. Medians are used because one slow night is no change; a share is
+required because in nights that are all alike any difference would count.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class ForbiddenAnomalies:
     never: tuple[str, ...]
 
     def meets(self, cell: Mapping[str, str]) -> bool:
-        """Return whether the rule applies to this configuration."""
+        """Return whether the rule applies to a configuration. `cell` maps axes to values, such as {"acks": "all"}."""
         return all(cell.get(axis) in values for axis, values in self.where.items())
 
 

@@ -34,7 +34,9 @@ class RunAttempt:
     unexpected: tuple[str, ...] = ()
     """Lists anomalies that the run's configuration permits and the night forbids."""
     bytes: int = 0
-    """Is the size of the run directory after thinning, in bytes."""
+    """Is the size of the run directory, in bytes. If the run is valid, files that nothing reads any more were removed
+    before.
+    """
     permitted_loss: str = ""
     """Says in a line which acknowledged records were lost as the configuration permits; empty if none were."""
 

@@ -84,7 +84,9 @@ class RunOfNight:
     faults: tuple[RecordedFault, ...]
     seed: int | None = None
     trouble: str = ""
-    """Says why the run proves nothing, or why it cannot be read; empty if it proves something."""
+    """Says why the run is not valid, or what contradicts the night's record of it, such as a changed verdict.json; else
+    empty.
+    """
 
 
 def facts_of_night(night: Night) -> list[RunOfNight]:

@@ -95,8 +95,8 @@ TEST_TABLES: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class NightStoreKind:
-    """Describes one kind of nights in the store, nights of runs or of `squall test --night`: the prefix of their
-    folders, and their tables.
+    """Describes one kind of nights in the store: the prefix of their folders, and their tables. There are two kinds:
+    nights of runs (`RUNS`), and nights of `squall test --night` (`TESTS`).
     """
 
     prefix: str
