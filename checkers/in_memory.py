@@ -54,12 +54,13 @@ def judge_bytes(
     workload: WorkloadFacts | None = None,
     traces: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
 ) -> RunJudgement:
-    """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
+    """Judge a run from the contents of its history.jsonl and nemesis.jsonl. `run` is its name, which is used if the
+    history has none.
 
-    `plan` is the parsed plan.toml (BadPlan is raised if it is incomplete). `info` is the content of run.json, as far as
-    the run came. `expect` replaces the plan's expectation unless it is empty. `troubles` says what went wrong, in
-    words. `workload` is what the workload says of itself. `traces` holds the trace events of each broker; None: there
-    are none, and the leaders are not known.
+    `plan` is the parsed plan.toml (BadPlan is raised if it is incomplete). `info` is the content of run.json, which
+    lacks keys if the run was cut short. `expect` replaces the plan's expectation unless it is empty. `troubles` says
+    what went wrong, in words. `workload` holds the workload's own figures, and the anomalies that can show in it.
+    `traces` holds the trace events of each broker; None: there are none, and the leaders are not known.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")

@@ -90,7 +90,9 @@ def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
 
 
 def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> BrokerLogEvents:
-    """Return the events of one log, in its order. `seconds` converts wall-clock ms to a trace's time."""
+    """Return the events of one log, in its order. `seconds` converts wall-clock ms to a trace's time. `zone_ms` is by
+    how many ms the log's time zone is ahead of UTC.
+    """
     reader = _BrokerLogReader(node, seconds, zone_ms)
     for line in lines:
         reader.take(line)

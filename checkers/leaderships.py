@@ -25,7 +25,7 @@ from squall.checkers.fault_traits import TAKES_DOWN
 from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead, RecordedFault, RecordRow
 
 EVER = (1 << 62) - 1
-"""Is a time, or an offset, behind all others."""
+"""Is a time after all others, and an offset above all others."""
 ANYWHERE = EVER - 1
 """Replaces an offset that is not known: it is above the start of every epoch, so any of them may explain the loss."""
 TRACE, POLLED = "trace.jsonl", "polled.jsonl"
@@ -60,7 +60,9 @@ class LeaderTerm(NamedTuple):
     EVER if there is no later epoch.
     """
     alone: int = -1
-    """Is when the terms of all earlier epochs had ended."""
+    """Is when the terms of all earlier epochs had ended: from then on, no earlier leader could acknowledge; -1 if there
+    was no earlier epoch.
+    """
     kept_until: int = -1
     """Is the latest send time of a record below `cut` that certainly this leader, and no earlier one, acknowledged; -1
     if there is none.
@@ -77,11 +79,12 @@ class LeaderTerm(NamedTuple):
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_without_offset(self, t0: int, t1: int) -> bool | None:
-        """Return whether a record, acknowledged by this leader without an offset, was at `cut` or above, which explains
-        its loss; None if not known. `t0` and `t1` are when it was sent and acknowledged.
+        """Return whether a record, which this leader acknowledged without an offset, was at `cut` or above: then a
+        later epoch explains its loss. None if that is not known. `t0` and `t1` are when the record was sent and
+        acknowledged.
 
-        A leader appends in the order of its acknowledgements: a record that it acknowledged before another record was
-        sent is below that other record.
+        Other records of this leader show where the record was (`kept_until`, `cut_since`): below those that were sent
+        after it was acknowledged, and above those that were acknowledged before it was sent.
         """
         if t1 < self.kept_until:
             return False
@@ -112,7 +115,8 @@ class Leaderships:
         return min((each.cut for each in may_have if each.cut <= place), default=EVER)
 
     def explain_without_offset(self, part: int, t0: int, t1: int) -> bool | None:
-        """Return whether a later epoch truncated a record that was acknowledged without an offset; None if not known.
+        """Return whether a later epoch truncated a record of `part` that was sent at `t0` and acknowledged at `t1`
+        without an offset; None if not known.
         """
         may_have = (each for each in self.rows if each.part == part and each.cut < EVER)
         said = {
@@ -158,17 +162,17 @@ def of_events(
     brokers: Collection[int] = (),
     down: Collection[int] = (),
 ) -> Leaderships:
-    """Return the leaderships that the events of each broker show; events are in order, and come from a trace or from
-    `kafka_log`.
+    """Return the leaderships that the events of brokers show. `nodes` maps each broker, by id or name, to its events in
+    order, which come from a trace or from `kafka_log`.
+
+    The events are those of brokers that start and stop; `became_leader` with `topic`, `partition`, `epoch` and `leo`
+    (the log end offset); and `became_follower` and `leader_elected` with the `leader`. `t` is in seconds on the run's
+    clock, and `i` is the incarnation. A broker's last event must come from the last line of its trace, because its time
+    shows how far the trace reaches.
 
     Terms that began after `until` are left out, because brokers that stop at the end of a run hand their partitions
     over. `brokers` holds the ids of all brokers, whose traces should be complete; empty if they are not known. `down`
     is as `down_at` returns it.
-
-    The events are `became_leader` with `topic`, `partition`, `epoch` and `leo`; `became_follower` and `leader_elected`
-    with the `leader`; and those of nodes that start and stop. `t` is in seconds on the run's clock, and `i` is the
-    incarnation. A broker's last event must come from the last line of its trace, so that it shows until when the trace
-    goes.
     """
     led: dict[str, list[list[int]]] = {}
     reported = {_id(node): list(events) for node, events in nodes.items()}
@@ -197,7 +201,7 @@ def _id(node: Any) -> int:
 
 def down_at(until: int, faults: Iterable[RecordedFault], info: Mapping[str, Any]) -> frozenset[int]:
     """Return the brokers that may have been down at `until` ns: by a fault, or because they ended and were not started
-    again.
+    again. `info` is run.json, which reports the brokers that ended (`node_exits`) and were started again (`heal`).
     """
     heal = info.get("heal") or {}
     started = set(heal.get("started", ()))
@@ -249,10 +253,11 @@ def _unreported_leaders(
 
 
 def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
-    """Return whether a broker that was elected for an epoch, and reports nothing of it, may never have led in it. `own`
-    holds the broker's events of the partition, and its starts and stops. `at` and `next_at` are when other brokers knew
-    of the epoch, and of the next one. `may_end` is True if the broker may have been down at the end of the run; it is
-    returned if `own` has no event after `at`.
+    """Return whether a broker that was elected for an epoch, and reports nothing of it, may never have led in it.
+
+    `own` holds the broker's events of the partition, and its starts and stops. `at` and `next_at` are when other
+    brokers first knew of the epoch, and of the next one. If `own` has no event after `at`, the result is `may_end`:
+    whether the broker may have been down at the end of the run.
 
     The broker may have stopped, or lost its last trace lines in a crash. It may have been starting: then it takes up
     only the newest epoch. Or it heard of epochs so late that this one was over by then.
@@ -316,9 +321,10 @@ def _assembled(
 
 
 def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
-    """Yield (partition id, its leader terms) for all partitions of one name. Several have the same name if a topic was
-    deleted and created again; its epochs begin at 0 again, so the terms are split at the deletion. The id -1 is used
-    for a partition that the history does not know.
+    """Yield (partition id, its leader terms) for all partitions of one name. `known` holds all terms under that name,
+    each as [epoch, start, since, until]. Several partitions have the same name if a topic was deleted and created
+    again; its epochs begin at 0 again, so the terms are split at the deletion. The id -1 is used for a partition that
+    the history does not know.
     """
     after = -1
     for each in partitions:
@@ -374,11 +380,12 @@ def read(
     brokers: Collection[int] = (),
     faults: Iterable[RecordedFault] = (),
 ) -> Leaderships:
-    """Return the leaderships of a run directory, up to the last final read. Raises nothing: what cannot be read is not
-    known.
+    """Return the leaderships of a run directory, up to the end of the last of the final reads `finals`. Raises nothing:
+    if files cannot be read, `Leaderships.unknown` says so.
 
     `clock` is the (wall ms, monotonic ns) of the history's header, -1 if unknown. `info` is run.json. `brokers` holds
-    the ids of all brokers, whose traces should be complete; empty if they are not known.
+    the ids of all brokers, whose traces should be complete; empty if they are not known. `faults` shows which brokers
+    may have been down at the end.
     """
     until = last_read(finals)
     try:

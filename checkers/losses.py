@@ -1,5 +1,5 @@
-"""Counts the acknowledged records that a run lost: the one count that the terminal, pages, JUnit, `squall runs` and
-nights show.
+"""Counts the acknowledged records that a run lost. The terminal, pages, JUnit, `squall runs` and nightly runs all show
+this one count.
 
 The count is read from verdict.json, so that it also works for runs that earlier versions judged. Pure.
 """
@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LossCount:
-    """Counts the acknowledged records that a run lost; either all of them are permitted, or none."""
+    """Counts acknowledged records that a run lost: either those whose loss is permitted, or those whose loss is not."""
 
     lost: int
     acked: int | None
@@ -113,7 +113,9 @@ def acknowledged(metrics: Json) -> int | None:
 
 
 def acknowledged_in(partition: object) -> int | None:
-    """Return how many sends to one partition of metrics.json were acknowledged; None if that is not known."""
+    """Return how many sends to a partition were acknowledged, including those after healing; None if that is not known.
+    `partition` is the partition's entry in metrics.json.
+    """
     reported = partition if isinstance(partition, dict) else {}
     load, after = reported.get("acked"), reported.get("acked_after_healing", 0)
     return load + after if isinstance(load, int) and isinstance(after, int) else None

@@ -67,8 +67,8 @@ def _uncommitted(history: History) -> Iterator[MeasurementRow]:
 
 
 def _why_uncommitted(txn: Txn, read_ns: int) -> int | None:
-    """Return which kind of uncommitted data a read at `read_ns` got of this transaction; None if the transaction was
-    committed by then, or may have been.
+    """Return why data of this transaction was uncommitted when a reader got it at `read_ns`: ABORTED_DATA,
+    NEVER_ENDED_DATA or EARLY_DATA. Return None if the transaction was committed by then, or may have been.
     """
     if txn.never_commits:
         return ABORTED_DATA if txn.how == ABORT or txn.st == FAIL else NEVER_ENDED_DATA

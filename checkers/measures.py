@@ -199,8 +199,8 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """Return a predicate on responses: whether, before the response was requested, some client had learned from the
-    same leader epoch of an end beyond the response's position. The end is the high watermark; for readers at
+    """Return a function of a response. It returns whether, before the response was requested, some client had learned
+    from the same leader epoch of an end above the response's position. The end is the high watermark; for readers at
     read_committed it is the last stable offset.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
@@ -245,8 +245,9 @@ Reader = tuple[int, int]
 
 
 def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
-    """Yield (reader, age) of each poll, in units of LATENCY_UNIT_NS. The age of a poll is how long, when it began, some
-    client had already known of an offset behind the reader's new position; 0 if no client had.
+    """Yield (reader, age) of each poll, in units of LATENCY_UNIT_NS. The age is the time from when some client first
+    saw a high watermark above the position to which the poll moved the reader, until the poll began; 0 if no client had
+    seen one.
     """
     ends: dict[int, list[tuple[int, int]]] = {}
     for each in reported:
@@ -261,7 +262,9 @@ def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
 
 
 def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
-    """Return a function from a position to when an end above it was first reported, in ns; None if it never was."""
+    """Return a function of a position: it returns when an offset above the position was first reported, in ns; None if
+    none ever was. `known` holds (offset, when it was reported, in ns).
+    """
     known.sort()
     offsets = [end for end, _ in known]
     earliest = [t for _, t in known]

@@ -41,8 +41,8 @@ class MechanismSign(IntFlag):
     INTERRUPTED = 64
     """Is set if an interruption of a member explains the witness (`squall.checkers.interruptions`).
 
-    An input with several outputs is explained if, before the group sent its n-th output, n of its polls had returned
-    the input. An input without an output is explained in two cases: an output of it was sent and not acknowledged; or
+    An input with several outputs is explained if, for each n, the group had polled the input n times before it sent the
+    n-th output. An input without an output is explained in two cases: an output of it was sent and not acknowledged; or
     the input was in the last poll of a member before it crashed, or before the partition was assigned anew.
     """
     RESENT = 128
@@ -68,7 +68,9 @@ class AnomalyMechanism:
 
     name: str
     what: str
-    """Says what must have happened, as a clause after "where "."""
+    """Says what must have happened, as a clause that completes "acks=1 permits it where ...", such as "a disk with this
+    partition was damaged".
+    """
     seen: str
     """Names the sources that show the mechanism: nemesis.jsonl, the history, or leader epochs."""
     needs: tuple[MechanismSign, ...] = ()
@@ -78,9 +80,13 @@ class AnomalyMechanism:
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: MechanismSign) -> int:
-        """Return how close to the witness the mechanism was seen: 0 if each of its conditions has a sign of the
-        witness's own record, 1 if a condition has only signs of the partition or of the time in which the record was
-        under way, 2 if a condition has only signs of the whole run.
+        """Return how closely the signs that show this mechanism concern the witness; the worst of its conditions
+        counts.
+
+        - 0: each condition has a sign of the witness's own record (OF_WITNESS).
+        - 1: a condition has only signs of the record's partition, or of the time in which the record was under way;
+          or the mechanism has no conditions.
+        - 2: a condition has only signs of the whole run.
         """
         return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
@@ -100,8 +106,8 @@ OF_WITNESS = (
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
 """Combines the signs that are derived from leader epochs: if the epochs are not known, such a sign may be missing."""
 BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED
-"""Combines the signs that are derived from the records that power losses removed: if a power loss does not report
-these, such a sign may be missing.
+"""Combines the signs that are derived from the records that a node's log lost in a power loss. If it is not reported
+which records these were, such a sign may be missing.
 """
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"

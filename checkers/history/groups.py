@@ -2,11 +2,14 @@
 
 An ownership begins when a member reports that it may read a partition (`assigned`). It ends when the member reports
 that it no longer does (`revoked`, before the coordinator hears of it), when the member learns that it lost the
-partition (`lost`), or when the member crashes. Requests that a coordinator accepts from the member meanwhile prove that
-the coordinator takes it for a member. A commit in a generation that assigned the partition proves it, because other
-replicas have to append the commit, and they follow the coordinator's successor if there is one. A heartbeat proves it
-only while no fault kept brokers apart, because a coordinator that has not heard of its successor still answers
-heartbeats.
+partition (`lost`), or when the member crashes.
+
+During an ownership, a request that the coordinator accepts can prove that it takes the member for the owner:
+
+- A commit proves it if the commit's generation assigned the partition. Other replicas have to append the commit, and
+  if the coordinator had a successor, they would follow that one.
+- A heartbeat proves it only while no fault kept brokers apart, because a coordinator that has not heard of its
+  successor still answers heartbeats.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
 """Lists the requests of an administrator after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 HALT = "halt"
-"""Is the value of `what` in the event of a pause (`still`) that stops the member's heartbeats, too."""
+"""Is the `what` of a pause (event `still`) in which the member's heartbeats stop, too."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
@@ -112,8 +115,8 @@ class GroupTableBuilder:
         self._apart = apart
         self._holds: dict[tuple[int, int], _OpenOwnership] = {}
         self._told: dict[tuple[int, int], _AssignmentsByGeneration] = {}
-        """Maps (process, group) to the assignments that the process learned; emptied when generations may be counted
-        anew.
+        """Maps (process, group) to the assignments that the process learned. It is emptied if the process's session may
+        have expired, because later generations may then have the numbers of earlier ones.
         """
         self._heard: dict[tuple[int, int], int] = {}
         """Maps process and group to when the process last learned of a generation, in ns."""

@@ -342,8 +342,8 @@ class HistoryParser:
             self._positions.forget(proc)
 
     def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:
-        """Add the records of one partition of one poll, and return the highest offset. `head` and `tail` are the values
-        of `RecordRow` before `idx` and after `val`; `idx` is that of the first record.
+        """Add the records of one partition of one poll, and return the highest offset. `pairs` holds [offset, value] of
+        each, `idx` is the first record's. `head` and `tail` are the values of `RecordRow` before `idx` and after `val`.
         """
         _, _, proc, part, op = head
         add, highest = self.history.records.data.extend, -1

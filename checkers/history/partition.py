@@ -39,7 +39,8 @@ class ObservedPartition:
     the log's end, or if an administrator shortened retention.ms and the history does not say to what.
     """
     expired_to: int = 0
-    """Is the offset below which retention could have removed records when the log was first seen to begin behind them.
+    """Is the highest offset for which two things hold: a response reported it, or a higher one, as the log start; and
+    retention could have removed all records below it by then.
     """
     expirable_to: int = 0
     """Is the offset below which retention could have removed records by the end of the run, whether that was seen or
@@ -113,7 +114,9 @@ class ObservedPartition:
         return off < self.judged_from and self.judged_from > 0
 
     def administered(self, what: str, to: int, t: int) -> None:
-        """Record the request `what` of an administrator at `t`, whether or not it was done."""
+        """Record the request `what` of an administrator at `t`, such as "delete_records", whether or not it was done.
+        `to` is the offset below which it removes records; -1 if it has none.
+        """
         if what in REMOVALS:
             self.asked_to_remove(to)
         elif what == "delete_topic":

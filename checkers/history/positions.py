@@ -29,7 +29,7 @@ class ReaderPositionTracker:
         return self._seg.get((proc, part), 0)
 
     def assigned(self, proc: int, at: Mapping[int, int]) -> None:
-        """Record that a poll begins with these partitions assigned."""
+        """Record that a poll begins. `at` maps each partition that is assigned to the process to its position."""
         before = self._assigned.get(proc, ())
         if before != at.keys():
             for part in before:
@@ -81,10 +81,11 @@ class LastSeenWatermarks:
     A new leader may know lower offsets than the old leader, so a response of an unknown epoch is compared with nothing.
     Within an epoch, a response is compared only with responses that came before its request was sent:
 
-    - A client sends the Fetch requests for a partition one after the other, and so its ListOffsets requests.
-    - A ListOffsets request is sent after every fetch that was answered before it.
-    - A client has one fetch at a time under way to a leader, so a fetch is sent after the one before it was answered.
-      It is compared with the ListOffsets responses that came before that answer, and not with later ones.
+    - A client has at most one Fetch request for a partition under way, and at most one ListOffsets request. So each
+      response is compared with all earlier responses of its own kind.
+    - A ListOffsets request is sent after all Fetch responses that came earlier, so its response is compared with these.
+    - A Fetch request is sent after the previous Fetch response came. So its response is compared with the ListOffsets
+      responses that came before that previous one, and not with later ones.
 
     A ListOffsets response is also compared with earlier epochs: a new leader returns no latest offset, of either
     isolation level, before it is at least what its predecessors returned (KIP-207).
@@ -161,8 +162,9 @@ def passages(
     records there are at most two: before the first record and behind the last one. Without records there is always one,
     the whole move; its `from` is -1 if the reader did not move.
 
-    `stood` is the reader's position before the poll; -1 if an earlier record of the reader already shows where it was.
-    `pairs` holds (offset, value) of each record. `position` is the reader's position after the poll.
+    `stood` is the reader's position before the poll. It is -1 if the stretch before the first record is to be left out,
+    because an earlier record of the reader (`RecordRow.before`) already shows it. `pairs` holds (offset, value) of each
+    record. `position` is the reader's position after the poll, and `log_start` the log start offset in the response.
     """
     if not pairs:
         return [(_moved_from(stood, partition, position, log_start), position)]
@@ -187,7 +189,9 @@ class FinalReadTracker:
         self._readings: dict[tuple[int, int], _FinalReadProgress] = {}
 
     def began(self, proc: int, iso: int, round_: int, t0: int, at: Mapping[int, int]) -> None:
-        """Record one more call of a final read, from the positions `at`."""
+        """Record that reader `proc` begins another poll of its final read at `t0`. `at` maps each partition to the
+        position from which it reads. `iso` is the reader's isolation level, and `round_` the round of final reads.
+        """
         for part, position in at.items():
             reading = self._readings.get((proc, part))
             if reading is None:

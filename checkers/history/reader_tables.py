@@ -26,14 +26,16 @@ class InvalidatedPosition(NamedTuple):
 
 
 class TimeLookup(NamedTuple):
-    """Records that a reader looked up the offset of a time, and had got a record that is not earlier than that time."""
+    """Records that a reader looked up a timestamp (ListOffsets) after it had got a record with that timestamp or a
+    later one.
+    """
 
     op: int
     proc: int
     part: int
     known: int
-    """Is the lowest offset that the answer must not pass over: the reader had got a record there, from the same leader
-    epoch, with the requested timestamp or a later one.
+    """Is the lowest offset at which the reader had got, from the same leader epoch, a record with the requested
+    timestamp or a later one. The answer must not be above it.
     """
     off: int
     """Is the answer; -1 if no record is so late."""

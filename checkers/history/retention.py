@@ -10,9 +10,9 @@ while the rest still has retention.bytes. Histories do not show where segments b
 - By size, the newest records that could fill retention.bytes are kept, each taken at its largest. Everything before
   them counts as removable. If a producer is not idempotent, it may append a record several times; then all count.
 
-A record's age is the time, by the harness's clock, from its timestamp until the log was first reported to begin behind
-it. With CreateTime the timestamp is the record's own, with LogAppendTime the broker's. If the response to the send has
-no timestamp, the time of the send is taken.
+A record's age is the time, by the harness's clock, from its timestamp until a log start offset above it was first
+reported. With CreateTime the timestamp is the record's own, with LogAppendTime the broker's. If the response to the
+send has no timestamp, the time of the send is taken.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class PartitionRetentionTracker:
         when it was acknowledged. Empty if retention.bytes is not set.
         """
         self._starts: list[tuple[int, int, int]] = []
-        """Holds (log start, wall clock in ms when it was first seen, `_bytes` by then); both ascend."""
+        """Holds (log start, wall clock in ms when a response first reported it, value of `_bytes` at that time),
+        ascending.
+        """
 
     def sent(self, size: int, *, once: bool) -> None:
         """Record that a record with a value of `size` bytes was sent. `once` is True if the producer is idempotent."""
@@ -106,8 +108,8 @@ class PartitionRetentionTracker:
         self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:
-        """End the history, and compute both limits from all records: an acknowledgement may have come only after a
-        response that reported a later log start.
+        """End the history, and compute `expired_to` and `expirable_to` from all records: some may have been
+        acknowledged only after a response had reported a later log start.
         """
         expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
         self.partition.expired_to = max(expired, default=0)
@@ -164,7 +166,7 @@ class RetentionTracker:
         self._shortened: dict[str, int] = {}
         """Maps each topic to the shortest retention.ms that an administrator requested, for partitions added later."""
         self.seal = 0
-        """Is the CRC-32 of all declarations so far (`seal.declared_seal`)."""
+        """Is the CRC-32 of all lines so far that declare partitions or topic settings (`seal.declared_seal`)."""
 
     def began(self, wall_ms: int, mono_ns: int) -> None:
         """Record the two clocks of the header."""
@@ -209,8 +211,8 @@ class RetentionTracker:
         """Record that the record of this send was acknowledged at `off`. `stamp_ms` is its timestamp in the response;
         -1 if it has none. `client` is the `ClientProcess.client` of its producer.
 
-        Only a program under test (PROGRAM) gives its records timestamps of the past. For other clients, a timestamp
-        counts as no earlier than the send, less what clocks may differ.
+        Only a program under test (PROGRAM) may give its records timestamps of the past. For other clients, a timestamp
+        that is too early is raised to the time of the send, less the most by which clocks may differ.
         """
         sent_ms = self._wall(invoked["t"])
         if client != PROGRAM:

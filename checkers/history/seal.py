@@ -100,8 +100,9 @@ def changed_files(
 
 
 def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | None:
-    """Return a problem if a history that must have a last line lacks it: then the history was changed after it was
-    recorded, and its other lines cannot be trusted. Return None if the line is there, or need not be.
+    """Return a problem if a history lacks the closing line, with counts and checksums, that it must have: then the
+    history was changed after it was recorded, and its other lines cannot be trusted. Return None if the line is there,
+    or need not be.
 
     The line must be there in two cases. The header announces it, and run.json says that the run ended in order. Or the
     header does not announce it although run.json has a key of LATER: versions that write such a key always announce it.

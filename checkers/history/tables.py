@@ -88,7 +88,7 @@ class RecordRow(NamedTuple):
     EMPTY_POLL it is the first offset of the stretch; -1 if the reader did not move.
     """
     inside: int
-    """Is 1 if the record before came from the same poll, else 0."""
+    """Is 1 if the reader's previous record (`before`) came from the same poll, else 0."""
     key: int
     """Identifies the key of a send to a compacted partition by a number; -1 for other rows."""
     tries: int
@@ -414,7 +414,7 @@ def int64(value: Any) -> int:
 
 
 def offsets_of(by_part: Any) -> dict[int, int]:
-    """Return {3: 17} for the JSON object {"3": 17}."""
+    """Return offsets by partition id from a JSON object, which has ids as text: {3: 17} for {"3": 17}."""
     return {int(part): int64(offset) for part, offset in by_part.items()}
 
 
