@@ -155,7 +155,7 @@ def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _never_led(story: PartitionStory, epoch: int) -> str:
-    """Describe an epoch whose leader did not learn of it in time."""
+    """Return the legend's text for an epoch whose leader never led, such as "epoch 3: broker 1 never led"."""
     meant = [m.replica.leader for m in story.all_moments.moments if m.replica is not None and m.replica.epoch == epoch]
     known = [leader for leader in meant if leader >= 0]
     return f"epoch {epoch}: broker {known[0]} never led" if known else f"epoch {epoch}: nobody leads"
@@ -367,8 +367,8 @@ def _moments(story: PartitionStory, layout: DiagramLayout, anchors: Mapping[int,
 
 
 def anchored(parts: Iterable[str], anchor: str, sentence: str, text: str) -> Iterable[str]:
-    """Yield the drawing of one moment with the id `anchor`; the mouse shows its sentence, and a click leads to the
-    sentence.
+    """Yield the drawing of one moment, `parts`, as a group with the id `anchor` and the tooltip `text`. A click leads
+    to the sentence with the id `sentence`; if that is empty, there is no link. Without `anchor`, yield only `parts`.
     """
     if anchor:
         link = f'<a href="#{sentence}">' if sentence else ""

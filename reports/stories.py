@@ -1,5 +1,5 @@
-"""Shows what traces and history say about one witness: which broker led, what was truncated, when it was sent and seen.
-Pure.
+"""Explains one witness of a finding by traces and history: which broker led, what was truncated, and when the record
+was sent and read. Pure.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
 def causes_of(lines: Iterable[StoryLine]) -> list[str]:
-    """Return the events of a story that may be the cause (`StoryLine.grave`), without the line that no final read
-    returned the record. Each is worded by `in_common`: two records that one event affected have the same cause.
+    """Return the events of a story that may be the cause (`StoryLine.grave`), except the line that begins with
+    NOT_READ. Their texts come from `in_common`, so that one event has the same text for all records that it affected.
     """
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 
@@ -106,8 +106,8 @@ def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
 
 
 def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[StoryLine]:
-    """Yield the truncations that cover the offset, or all if the offset is not known. Those before the acknowledgement
-    are harmless.
+    """Yield the truncations that cover the offset, or all if the offset is not known. A truncation is `grave` only if
+    it covers the offset and came after the acknowledgement, whose time is `acked`.
     """
     for node, trace in files.traces.items():
         for event in trace:

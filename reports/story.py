@@ -121,8 +121,8 @@ def story_of(facts: PartitionFacts, acted: GroupMemberActions | None = None) -> 
 
 
 def _of_members(facts: PartitionFacts, acted: GroupMemberActions) -> PartitionStory:
-    """Return the story of the members' actions, beside the writers and readers of the record: brokers have no part in
-    it.
+    """Return a story of the actions of group members, and of the record's writers and readers. Events on brokers are
+    left out.
     """
     producers, records = producers_of(facts), named_records(facts)
     told, begin = replay_moments(facts, records, producers), load_begin(acted.files)
@@ -244,7 +244,9 @@ def sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str]]:
 
 
 def placed_sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str, tuple[int, ...]]]:
-    """Return (time, sentence, indexes of its moments)."""
+    """Return (time, sentence, indexes in `moments`) for each sentence. Consecutive moments with the same `group` share
+    a sentence.
+    """
     told: list[tuple[float, str, tuple[int, ...]]] = []
     for group, run in groupby(enumerate(moments), key=lambda each: each[1].group or id(each[1])):
         places, several = zip(*run, strict=True)
@@ -257,7 +259,7 @@ def placed_sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str, t
 
 
 def decimals(moments: Sequence[StoryMoment]) -> int:
-    """Return how many digits distinguish the moments: 3, or 4 if less than a millisecond lies between two."""
+    """Return how many decimal places the moments' seconds need: 3, or 4 if two are less than a millisecond apart."""
     times = sorted({moment.t for moment in moments})
     close = any(0 < later - earlier < 0.001 for earlier, later in zip(times, times[1:], strict=False))
     return 4 if close else 3

@@ -18,14 +18,14 @@ from squall.reports.story_facts import ACKNOWLEDGED, PartitionFacts, SeenRecord,
 
 @dataclass(frozen=True, slots=True)
 class ProducerStall:
-    """Describes a producer that got no acknowledgement from `since` to `until`: its longest such time after a fresh
-    client's first write was acknowledged.
+    """Describes the longest time, from `since` to `until`, in which a producer got no acknowledgement. Only the time
+    after the first acknowledgement to a fresh client counts.
     """
 
     last: SentRecord | None
-    """Is the last record that was acknowledged to the producer by then; None if there is none."""
+    """Is the producer's last record that was acknowledged up to `since`; None if there is none."""
     unanswered: tuple[SentRecord, ...]
-    """Lists the records that the producer was given and that were not acknowledged, in that order."""
+    """Lists the producer's records after `last` that were not acknowledged before `until`, in order of sending."""
     fresh: SentRecord
     """Is a fresh client's write, the first one that was acknowledged after `last`."""
     read: SeenRecord | None
@@ -88,7 +88,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 
 def witness_problem(check: CheckResult, witness: Json) -> StorySubject:
-    """Return the subject of the story about a finding with this witness."""
+    """Convert a witness of a finding into the subject of a story: the anomaly, its partition, offset and processes."""
     topic, _, index = str(witness.get("partition")).rpartition("-")
     offset, op, process, other = (integer(witness.get(name)) for name in ("off", "op", "proc", "other"))
     offsets = (offset,) if offset >= 0 else ()

@@ -143,11 +143,13 @@ class PartitionFacts:
     """Holds the processes that are the harness's own writers after healing."""
     requests: ObservedProduceRequests = ObservedProduceRequests()
     outputs: tuple[int, ...] = ()
-    """Lists the values of the output records if the finding is an input record with several outputs; else empty. If it
-    is not empty, the story leaves out unrelated records, even in a small partition.
+    """Lists the values of the output records if the finding is about one input record from which several outputs were
+    made; else empty. If it is not empty, the story leaves out unrelated records, even in a small partition.
     """
     positions: list[GroupPosition] = field(default_factory=list)
-    """Lists the fetched positions that made members read the input again, each after the commit of a newer position."""
+    """Lists the old positions that group members fetched although a newer one had been committed, so that they read the
+    input again. The commit of the newer position is in the list, too, before them.
+    """
     final_reads: tuple[float, float] | None = None
     """Gives the times when the final readers began and when the last one ended; None if no final read reached the end.
     """
@@ -186,7 +188,7 @@ class PartitionFacts:
 
 
 def facts_of(files: RunFiles, problem: StorySubject) -> PartitionFacts:
-    """Read the facts about the problem's partition. Raises nothing for the state of the files."""
+    """Read the facts about the problem's partition. Missing or damaged files raise no error and add no facts."""
     return all_facts(files, [problem])[0]
 
 

@@ -114,9 +114,9 @@ def are(records: list[LabelledRecord]) -> str:
 def known_words(
     node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReconstructedReplica
 ) -> str:
-    """Describe that a broker took a batch for one that the producer had sent before, and did not append it. `offsets`
-    are the first offset of the earlier batch and the offset behind its last. `has` is False if the broker's log does
-    not hold the earlier batch.
+    """Say that a broker took a batch for an earlier one of the same producer, and did not append it. `names` names the
+    batch's records, as in "A and B". `offsets` are the first offset of the earlier batch and the offset behind its
+    last. `has` is False if the broker's log does not hold the earlier batch. `replica` is the broker's log.
     """
     start, end = offsets
     where = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"

@@ -56,7 +56,9 @@ def _offset_of(facts: PartitionFacts, sent: SentRecord) -> int:
 
 
 def _is_contradicted(facts: PartitionFacts, sent: SentRecord, seen: Sequence[int]) -> bool:
-    """Return whether a record cannot be at the offset that its producer got."""
+    """Return whether traces or reads show that a record is not at the offset that its producer got. `seen` lists the
+    offsets at which readers got the record.
+    """
     offset, done = sent.offset, sent.done if sent.done is not None else float("inf")
     then = [event for event in facts.events if sent.sent <= event.t <= done]
     if any(e.name == "known_batch" and e.int_of("base_offset") <= offset <= e.int_of("last_offset") for e in then):
@@ -91,9 +93,9 @@ def _appends(event: BrokerTraceLine, offset: int) -> bool:
 
 
 def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
-    """Map the value of a record to its (offset, epoch), for records whose offset neither producer nor reader reports.
-    The offset is inferred from a leader's traced append during the send. Offsets of the append at which no record is
-    known are given to such records in order, if there are equally many of both.
+    """Map a record's value to (offset, epoch) if neither its producer nor a reader reports the offset. The offset is
+    inferred from an append that a leader traced during the send. If no record is known at N offsets of the append, and
+    exactly N such records may be in it, these offsets are given to them in order.
     """
     put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
     known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
@@ -111,7 +113,7 @@ def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
 
 
 def _until(sent: SentRecord) -> float:
-    """Return the time until which a record must have been appended."""
+    """Return the latest time at which a record may have been appended: its acknowledgement, or infinity without one."""
     return sent.done if sent.done is not None and sent.state == ACKNOWLEDGED else float("inf")
 
 
@@ -159,8 +161,8 @@ def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
 
 
 def _epoch_without(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
-    """Return the highest leader epoch that may have written `offset`, if final reads show that the record is not there:
-    its leader did not put the record there. Return -1 if final reads do not show that.
+    """Return a leader epoch in which `sent` was certainly not appended at `offset`: the highest epoch that may have
+    written this offset, if final reads show that the record is not there. Return -1 if they do not show that.
     """
     found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
     ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
@@ -183,7 +185,7 @@ _VALUE = slice(3, 11)
 
 
 def with_names(text: str, records: Sequence[LabelledRecord]) -> str:
-    """Return `text` with the names of the records before their quoted bytes."""
+    """Return `text` with the names of the records that it quotes: "b'SQ1...'" becomes "A (b'SQ1...')"."""
     names = {record.sent.value: record.name for record in records}
 
     def named(quoted: re.Match[str]) -> str:

@@ -49,8 +49,8 @@ def stuck_clients(verdict: Json) -> dict[str, str]:
 
 
 def unavailable_to(verdict: Json) -> dict[str, str]:
-    """Map each partition to its client in `stuck_clients`, if its longest time without an acknowledgement is after
-    healing.
+    """Map a partition to its stuck client (`stuck_clients`). Partitions whose longest time without an acknowledgement
+    ended before healing are left out.
     """
     metrics = mapping(verdict.get("metrics"))
     healed = number(mapping(metrics.get("after_healing")).get("healed_s")) or 0.0
@@ -122,9 +122,9 @@ def _other(name: str, entries: Sequence[Json]) -> str:
 
 
 def _others(entries: Sequence[Json]) -> str:
-    """Return the number that replaces {others} in the sentence about an anomaly, as text: the sum of the witnesses'
-    field `other` (`AnomalyDefinition.other`), taken once for each process and partition. Return "others" if the sum is
-    not known, because verdict.json does not keep all witnesses.
+    """Return the text for {others} in the sentence about an anomaly, such as "12" in "3 records were stored after 12
+    that were sent later": the sum of the witnesses' field `other` (`AnomalyDefinition.other`), taken once for each
+    process and partition. Return "others" if the sum is not known, because verdict.json does not keep all witnesses.
     """
     witnesses = [witness for each in entries for witness in objects(each.get("witnesses"))]
     places = {(each.get("partition"), each.get("proc")): integer(each.get("other"), 0) for each in witnesses}
@@ -139,7 +139,7 @@ def _count(anomaly: Json) -> int:
 
 
 def held_to(files: RunFiles) -> str:
-    """Say in a sentence which promise the findings break: that of the configuration, or that of `--expect safe`."""
+    """Say in a sentence what the findings violate: what the configuration promises, or what `--expect safe` demands."""
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
     if files.verdict.get("expect") == "safe":
         whys = {str(each.get("why") or "") for each in wrong}
@@ -174,7 +174,9 @@ def lost_by_partition(lost: LossCount) -> str:
 
 
 def found_by_partition(files: RunFiles) -> str:
-    """Say where the findings are that are not permitted, in a sentence; empty if that is not known."""
+    """Return a sentence such as "Found by partition: orders-0: 3, orders-1: 2." without permitted findings; empty if
+    verdict.json does not count by partition.
+    """
     return _places("Found", [(name, count, None) for name, count in by_partition(files)])
 
 

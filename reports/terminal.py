@@ -27,7 +27,7 @@ def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -
     """Print the end-of-run tables of `run_dir`, in whatever state it is. `valid` is printed only if verdict.json says
     so.
 
-    `here` turns the command that repeats the run into the form for the user's current folder.
+    `here` rewrites the command that repeats the run, so that it works in the user's current folder.
     """
     files = read_run(run_dir)
     if console.is_terminal:  # below what told of the run

@@ -1,4 +1,6 @@
-"""Says what a valid verdict is worth: what was promised, what was tried, what was checked. Pure."""
+"""Explains what the verdict `valid` is worth: what the configuration promises, which faults were tried, and what was
+checked. Pure.
+"""
 
 from __future__ import annotations
 

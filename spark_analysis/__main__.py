@@ -97,7 +97,7 @@ def _end_children(process: str = "self") -> None:
 
 
 class _HistoryNotComing(Exception):
-    """Reports that there will be no history for the Spark that was started ahead of it."""
+    """Reports that standard input ended before a history came: Spark was started (--ahead) in vain."""
 
 
 def _wait() -> None:

@@ -149,7 +149,7 @@ def _started(starting: Future[SparkSession], limit_s: float) -> SparkSession:
 
 
 def _beside(work: Callable[[], Result]) -> Future[Result]:
-    """Run `work` in a daemon thread. Unlike the threads of an executor, it does not keep the process from ending."""
+    """Run `work` in a daemon thread: unlike an executor's threads, it does not delay the exit of the OS process."""
     result: Future[Result] = Future()
 
     def do() -> None:

@@ -62,8 +62,8 @@ tries as (
     where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
-"""Selects the rows of `squall.checkers.measured_producers.TransactionAttempt`, with the first process of the
-transactional id.
+"""Selects the rows of `squall.checkers.measured_producers.TransactionAttempt`. The column `first` is the lowest process
+that used the attempt's transactional id.
 """
 
 COUNTS = f"""
@@ -380,6 +380,6 @@ def _faulty(faulty: Sequence[tuple[int, int]]) -> str:
 
 
 def _spans(windows: Sequence[tuple[int, int]]) -> str:
-    """Return these windows as an SQL array."""
+    """Return these (begin, end) times, in ns, as an SQL array."""
     spans = ", ".join(f"struct({began}L as began, {min(ended, FOREVER)}L as ended)" for began, ended in windows)
     return f"array({spans})"

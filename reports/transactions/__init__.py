@@ -1,3 +1,3 @@
-"""Shows transactions on the page: their processes, when they were sent, prepared, marked and visible, and their
-stories.
+"""Shows transactions on the page: their clients, when they were begun, prepared, marked and visible, and the stories of
+findings about them.
 """

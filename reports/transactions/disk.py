@@ -43,7 +43,9 @@ class WallClockAxis:
         self._files, self._wall_ms, self._mono_ns = files, wall_ms, mono_ns
 
     def seconds(self, timestamp_ms: int) -> float | None:
-        """Return the end of that millisecond in seconds on the page's time axis; None if the origin is not known."""
+        """Convert a wall-clock time to seconds on the page's time axis: the end of the millisecond `timestamp_ms`. None
+        if the origin of the axis is not known.
+        """
         return self._files.seconds(self._mono_ns + (timestamp_ms + 1 - self._wall_ms) * 1_000_000)
 
 

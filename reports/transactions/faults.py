@@ -1,4 +1,4 @@
-"""Adds to a transaction's story when faults were on, and which requests they held or struck. Pure."""
+"""Adds faults to a transaction's story: when each was on, and which requests it delayed, dropped or changed. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from squall.reports.transactions.moments import FAULTS, TxnMoment, length_text
 from squall.reports.transactions.observed import ObservedTxn
 
 JUST_BEFORE_S = 1.0
-"""An EndTxn that came within this time after the end of a transaction was requested belongs to that transaction."""
+"""An EndTxn request belongs to a transaction only if the transaction's client requested the end at most this many
+seconds before.
+"""
 
 
 def short_of(row: FaultRow) -> str:
-    """Describe a fault without its parameters, but with its API."""
+    """Describe a fault by its kind, and by the Kafka API that it affects if it names one, as in "protocol EndTxn"."""
     what, _, rest = row.what.partition(" (")
     api = next((each.removeprefix("api ") for each in rest.rstrip(")").split(", ") if each.startswith("api ")), "")
     return f"{what} {api}".strip()
@@ -23,11 +25,11 @@ def short_of(row: FaultRow) -> str:
 def moments_of_fault(
     files: RunFiles, row: FaultRow, txns: Sequence[ObservedTxn], called: Mapping[int, str]
 ) -> Iterable[TxnMoment]:
-    """Yield the begin of a fault, each request that a protocol fault held or struck, and the fault's end, with the
-    evidence that the fault had an effect.
+    """Yield the begin of a fault, each request that a protocol fault delayed, dropped or changed, and the fault's end,
+    with the evidence that the fault had an effect.
 
-    `row` must have begun. `txns` are the transactions to which the requests may belong; `called` maps their operations
-    to names such as "T1".
+    `row` must have begun. `txns` are the transactions to which the requests may belong. `called` maps the operation of
+    a transaction to its name, such as "T1".
     """
     assert row.began is not None
     hit, short = f" of {row.hit}" if row.hit else "", short_of(row)

@@ -1,7 +1,7 @@
-"""Adds the messages of a simulation to a story of transactions: which broker asked for a marker, which requests were
-lost.
+"""Adds the network messages of a simulation to a story of transactions: which broker requested a marker, and which
+messages were lost.
 
-Only simulations whose messages were recorded have them (messages.jsonl): shrunk ones.
+Only the simulation of a shrunk plan (`squall shrink`) records its messages, in messages.jsonl.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ arrived.
 
 
 def moments_of_messages(wires: Sequence[SimMessage], begin: float, end: float) -> Iterable[TxnMoment]:
-    """Yield the first messages of transactions that were lost between these seconds."""
+    """Yield a moment for each message sent from `begin` to `end` (in seconds) and lost, at most LOST_AT_MOST."""
     lost = [wire for wire in wires if wire.arrives is None and begin <= wire.sent <= end]
     for wire in lost[:LOST_AT_MOST]:
         ends = f"from {_name(wire.source)} to {_name(wire.target)}"

@@ -124,8 +124,9 @@ def _of_coordinator(txn: ObservedTxn, found: TransactionFacts, called: str) -> I
 
 
 def unwanted(txn: ObservedTxn, t: float, commit: bool) -> str:
-    """Say that the client requested the opposite outcome of its transaction; empty if it did not, or if that is not
-    known. `commit` is True if the coordinator committed it.
+    """Return a clause such as ", though process 3 asked to abort it" if the coordinator's outcome is not the one that
+    the client requested; empty if it is, or if that is not known. `commit` is True if the coordinator committed. `t` is
+    when its decision or marker was written; if the client's request came later, the clause says so.
     """
     if outcome_of(txn) not in (COMMITTED, BY_CHOICE) or commit is (txn.how == COMMIT):
         return ""

@@ -107,7 +107,9 @@ def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[ProducerTakeo
 
 
 def why_wrong(txn: ObservedTxn, read: ValueRead, called: str) -> str:
-    """Say why a read_committed reader must not have got this record of the transaction; empty if it may have."""
+    """Say why a read_committed reader must not have got this record of the transaction; empty if it may have. `called`
+    is the transaction's name in the sentence, such as "T1".
+    """
     if read.isolation != READ_COMMITTED:
         return ""
     outcome = outcome_of(txn)
@@ -151,9 +153,7 @@ class NotableTransaction:
 
 
 def findings_by_txn(files: RunFiles, found: TransactionFacts) -> dict[int, list[str]]:
-    """Map the operation of a transaction to the anomalies found in it that are not permitted, or not certainly
-    permitted.
-    """
+    """Map the operation of a transaction to the anomalies found in it, such as "G1a" or "G1a (permitted)"."""
     by_op: dict[int, list[str]] = {}
     for entry in objects(files.verdict.get("anomalies")):
         name = str(entry.get("name"))

@@ -160,8 +160,8 @@ def _row(name: str, bars: Sequence[_TransactionBar], y: float, ident: str) -> It
 
 
 def _labelled(bars: Sequence[_TransactionBar]) -> set[int]:
-    """Return the numbers of transactions that are drawn above their bars. A number that would overlap another one is
-    left out; those of findings have precedence.
+    """Return the numbers of the transactions whose number is drawn above the bar. A number that would overlap another
+    one is left out. Transactions with findings (`grave`) come first, so theirs are kept.
     """
     taken: list[float] = []
     chosen = set()

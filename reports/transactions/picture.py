@@ -171,7 +171,7 @@ def _lines(layout: _PictureLayout) -> Iterable[str]:
 
 
 def _lost_marks(layout: _PictureLayout) -> Iterable[str]:
-    """Draw a frame through all lanes at each grave moment."""
+    """Draw a frame through all lanes around each row with a `grave` moment, such as a read that was not allowed."""
     for row in layout.rows:
         if any(moment.grave for moment in row.moments):
             place = f'x="{GUTTER - 6}" y="{row.y - 12:.1f}"'

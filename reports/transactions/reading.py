@@ -28,7 +28,7 @@ _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
 def transactions_of(files: RunFiles) -> TransactionFacts:
-    """Return all known facts about the run's transactions. Raises nothing for the state of the files."""
+    """Return all known facts about the run's transactions. Missing or damaged files raise no error and add no facts."""
     found = TransactionFacts()
     path = files.path / "history.jsonl"
     try:

@@ -1,6 +1,4 @@
-"""Writes the story of an anomaly of transactions: what its client, its coordinator, its partitions' leaders and readers
-did, in order of time; then its records and its marker, partition by partition. Pure.
-"""
+"""Writes the story of a finding about transactions: events in order of time, then the offsets by partition. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +89,7 @@ class TxnStory:
 
     @property
     def title(self) -> str:
-        """Returns the title: the anomaly and its partition."""
+        """Returns the title: the anomaly, the transactions and their transactional ids."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         ids = ", ".join(dict.fromkeys(txn.id for txn in self.subjects))
         return f"{self.problem.name}{also}: {', '.join(self.called[txn.op] for txn in self.subjects)} of {ids}"
@@ -253,7 +251,9 @@ class _TxnStoryBuilder:
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _ends_also(self, moment: TxnMoment) -> str:
-        """Name other transactions' records that the marker ends too: transactions V1 can share an epoch (KIP-890)."""
+        """Say which records of other transactions the moment's marker ends too; empty if there are none. With
+        transactions V1, all transactions of a producer have the same epoch; V2 increments it for each (KIP-890).
+        """
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
         )
@@ -339,7 +339,7 @@ class _TxnStoryBuilder:
                     yield TxnMoment(at, name, "truncates", f"broker {node} truncates", text)
 
     def _finally(self) -> Iterable[TxnMoment]:
-        """Yield what final read_committed reads do not return, and the final last stable offsets."""
+        """Yield moments of the final reads: records that they lack, and the LSO that a hanging transaction holds."""
         for partition in self.partitions:
             finals = [
                 told for told in self._found.watermarks.get(partition, ())
@@ -359,7 +359,7 @@ class _TxnStoryBuilder:
                 yield TxnMoment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
 
     def _missing(self, partition: str) -> list[int]:
-        """Return acknowledged values of possibly committed transactions that no final read_committed read had."""
+        """Return acknowledged values that may be committed, but that no final read_committed read returned."""
         return [
             part.sent.value
             for txn in self._subjects
@@ -442,7 +442,7 @@ class _TxnStoryBuilder:
 
 
 def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWatermarks | None:
-    """Return the first answer about a partition after `t` with a last stable offset, if it comes soon; else None."""
+    """Return the first response with a last stable offset within NEXT_ANSWER_S after `t`; None if there is none."""
     later = (told for told in found.watermarks.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
