@@ -24,8 +24,9 @@ SWARM_SEEDS = 12
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the benchmark, and return the exit code. 1: a figure of Squall is missing, or the confidence interval shows
-    that it is worse than that of --against. 3: the peer or the other checkout is not available.
+    """Run the benchmark, and return the exit code. 1: a figure of Squall is missing, or the confidence interval of a
+    figure shows that this checkout is worse than the one given by `--against`. 3: the peer or the other checkout is not
+    available.
     """
     arguments = _arguments(given)
     before = snapshot()
@@ -39,7 +40,9 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _beside(arguments: argparse.Namespace) -> int:
-    """Measure Squall's cluster and the peer one after the other, in each round."""
+    """Measure Squall's cluster and, with `--peer kafka`, Apache Kafka's, one after the other in each round. Print the
+    table, and return the exit code: 1 if a figure of Squall is missing.
+    """
     names = [OURS] + (["kafka"] if arguments.peer == "kafka" else [])
     sheets = {name: ClusterFigures(name) for name in names}
     for number in range(arguments.rounds):

@@ -33,8 +33,11 @@ KNOWN_CODES = (0, 2)
 
 @dataclass(slots=True)
 class ComparedSide:
-    """Is one side of a comparison: a checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None for
-    others.
+    """Represents one side of a comparison: a checkout of Squall, a prototype of its data path (see `PROGRAM` in
+    `bench.clusters`), or Apache Kafka.
+
+    `make` returns a new cluster of this side, with its files in the given folder. `folder` holds the folders of all
+    clusters. `root` holds the files of a checkout; None for others.
     """
 
     name: str
@@ -83,8 +86,9 @@ class ComparedSide:
 def sides(
     files: Path, peer: str, folder: Path, warmup_s: float
 ) -> tuple[ComparedSide, ComparedSide, ComparedSide | None]:
-    """Return this checkout, the other one (or a prototype) and the peer. Raises PreconditionError if there is no such
-    peer.
+    """Return the sides of a comparison: this checkout, the other checkout or prototype in `files`, and the peer, which
+    is None unless `peer` is "kafka". Each side gets a subfolder of `folder` for its clusters. `warmup_s` is how long
+    load warms the peer up.
     """
     for name in ("now", "then", "peer"):
         (folder / name).mkdir()

@@ -98,8 +98,8 @@ def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_
     """Produce as fast as the client can for `seconds`, then wait for every acknowledgement.
 
     The first record of each partition is sent before the clock starts, because the time to get a producer id and to
-    find the leaders is no throughput. The cluster, not the client, is asked if every record has arrived. `in_c`: the C
-    library itself hands over the records.
+    find the leaders must not count. The cluster, not the client, is asked if every record has arrived. `in_c`: whether
+    records are handed over by calling librdkafka directly, instead of by confluent-kafka (see `bench.handover`).
     """
     topic = f"t{size}-{idempotent}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)

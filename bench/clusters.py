@@ -180,7 +180,9 @@ class Kafka(MeasuredCluster):
         self.kafka = apache_kafka(lambda line: print(line, file=sys.stderr))
 
     def settings(self, node: int) -> dict[str, str]:
-        """Return the same settings as for Squall, as Kafka wants them."""
+        """Return server properties with the same effect as those of `Squall.settings`. Apache Kafka needs some more of
+        them, such as `controller.listener.names`.
+        """
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "process.roles": "broker,controller",

@@ -13,7 +13,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from squall.chaos.toolchain.interpreter import optimised_here
 
 MAX_NAMED = 3
-"""Limits the number of programs that are named."""
+"""Limits how many other programs `usage_report` names. It names those that used the CPU most."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

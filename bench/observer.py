@@ -55,7 +55,7 @@ class FailoverObserver(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """Run the observer in its thread until it is over."""
+        """Run the observer in its thread until `finish` is called."""
         trio.run(self._run)
 
     async def _run(self) -> None:

@@ -37,7 +37,9 @@ MORE_IS_BETTER = "MB/s"
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasurement(Generic[Side]):
-    """Measures each side in turn. `take` returns figures by name; `warm` is called once before."""
+    """Describes a measurement that is taken in turn on each side of a comparison, such as this checkout and an earlier
+    one. `take` measures a side, and returns figures by name. `warm`, if any, warms each side up before the first pair.
+    """
 
     name: str
     take: Callable[[Side], Figures]
@@ -87,7 +89,9 @@ SIDES = {"now": "this checkout", "then": "the one to compare with", "peer": "the
 def measure(
     each: PairedMeasurement[Side], now: Side, then: Side, peer: Side | None, pairs: int
 ) -> dict[str, PairedFigures]:
-    """Return the figures of all pairs by name. Raises RuntimeError or KafkaException if a side fails."""
+    """Take one measurement `pairs` times on each side, and return its figures by name, such as "1024 B, MB/s". The
+    sides are those of `measured`. Raises RuntimeError or KafkaException if the measurement fails on one of them.
+    """
     rows: dict[str, PairedFigures] = {}
     sides = [(now, "now"), (then, "then"), *([(peer, "peer")] if peer is not None else [])]
     if each.warm is not None:
@@ -158,8 +162,9 @@ def _figure(values: Sequence[float]) -> str:
 
 
 def checkout(revision: str, folder: Path) -> Path:
-    """Return the folder with the files of a revision, which is a directory or is read from git. Raises
-    PreconditionError if git does not know the revision.
+    """Return the directory with the files of a revision. `revision` is a directory, or a commit, whose files are then
+    unpacked from git into `folder`. Raises PreconditionError if it is neither, or if the directory holds no checkout or
+    prototype.
     """
     if Path(revision).is_dir():
         if not any((Path(revision) / each).exists() for each in CHECKOUTS):

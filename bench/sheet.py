@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementStep:
-    """Is one measurement in a round."""
+    """Describes one measurement of a round. In a round, a newly launched cluster goes through all measurements once."""
 
     name: str
     take: Callable[[], Mapping[str, float]]

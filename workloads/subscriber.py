@@ -62,8 +62,8 @@ class SubscriberSettings:
     commit_limit_ms: int
     """Limits in ms how long a commit is tried."""
     commits: bool = True
-    """Is True if this class commits the member's positions. Otherwise the application commits, and reports when it has
-    processed the polled records.
+    """Is True if the subscriber commits the member's positions. Otherwise the application commits and reports them
+    itself.
     """
 
 
@@ -97,8 +97,8 @@ class Subscriber(MembershipListener):
         INVALID_SESSION_TIMEOUT comes from a fault.
         """
         self._held: dict[Place, int] = {}
-        """Maps each owned partition to its position at the assignment or the last rewind; the reader's own position, if
-        the partition is being read, is newer.
+        """Maps each owned partition to its position at the assignment or at the last rewind. If the partition is being
+        read, `positions` has its newer position.
         """
         self._committed: dict[Place, int] = {}
         """Maps a partition to its committed offset, as far as the member knows it."""

@@ -9,8 +9,8 @@ from typing import Any
 from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "transaction.state.log.replication.factor"
-"""Names the replication factor of __transaction_state. If a cluster has fewer brokers, no transactional producer gets
-its id.
+"""Names the setting for the replication factor of __transaction_state. If the factor is higher than the number of
+brokers, the topic cannot be created, and no transactional producer gets a producer id.
 """
 PARTITIONS, SEGMENT_BYTES = "transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"
 FLUSH = "log.flush.interval.messages"

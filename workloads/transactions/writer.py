@@ -35,7 +35,7 @@ SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
 POLL_WAIT_MS = 100
 """Limits in ms how long a broker may wait for records before it answers a poll inside a transaction."""
 LOOK_EVERY_S = 60.0
-"""An idle producer checks at this interval whether something is due."""
+"""Limits in seconds how long an idle producer sleeps before it checks again whether its next transaction is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,14 @@ class TransactionalWriter:
         self._settings = replace(settings, producer=producer)
         self._agenda = TransactionSchedule(env, around, settings.draw, number, began)
         self._left_open = False
-        """Is True if the last process left a transaction open, or may have."""
+        """Is True if this writer's latest process may have left a transaction open, for example because a fault crashed
+        it.
+        """
         self._stopped = env.signal()
 
     async def run(self) -> None:
-        """Run processes until `stop`. If the last process left a transaction open, one more process takes over its
-        transactional id, which ends the transaction.
+        """Run one process after the other until the load ends (`ScenarioEnvironment.stop`). If the last process left a
+        transaction open, one more process takes over its transactional id, which ends the transaction.
         """
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
@@ -173,7 +175,9 @@ class TransactionalWriter:
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:
-        """Run one process with a client library."""
+        """Run one process with a client library. `driver` starts the library's producer, with its tasks in `nursery`.
+        `about` holds settings that the history records for the process. `scope` and `notes` are those of `_live`.
+        """
         settings, flush = {**about, **driver.about()}, self._recorder.flush
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
@@ -196,7 +200,9 @@ class TransactionalWriter:
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:
-        """Do transactions as a recorded process with this producer, until the process must end."""
+        """Do transactions with `producer` until the process must end, then close `producer` and `polling`. `process` is
+        the id in the history. `scope` and `notes` are those of `_live`.
+        """
         self._handle.began(process, scope)
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
