@@ -184,8 +184,8 @@ class ClientHandle:
     # ------------------------------------------------------------------ of the client
 
     def begin_duplicate(self, process: int) -> DuplicateMember | None:
-        """Return the duplicate that a fault has requested, or None. `process` has the instance id that the duplicate is
-        to take over. A request is answered once, by the first call after it.
+        """Return the record of a duplicate that a fault has requested, or None. Each requested duplicate is returned
+        only once. `process` is the running process whose instance id the duplicate takes over.
         """
         double = next((each for each in self._duplicates.values() if each.first < 0), None)
         if double is not None:

@@ -51,11 +51,15 @@ class FinalReadResult:
     round: int
     isolation: int
     records: int = 0
-    """Counts what the history has of this read: records, and batches that could not be read as one record each."""
+    """Counts the records that the reader returned, plus the batches that it could not read: each such batch counts as
+    one record.
+    """
     ends: dict[Place, int] = field(default_factory=dict)
     """Maps each partition that was read completely to the end offset that was known when the reader began."""
     waiting: list[Place] = field(default_factory=list)
-    """Lists the partitions of `missing` that the reader had not finished when its time was over."""
+    """Lists the partitions that the reader had not finished when its time was over. `missing` contains them too,
+    besides the partitions whose read ended with an error.
+    """
     idle_s: float = 0.0
     """Gives the seconds from the reader's last progress to the end of its time; 0 if `waiting` is empty. Progress is a
     record of any partition, or the start of reading another partition.
@@ -126,7 +130,9 @@ class _FinalReader:
         self._moved_at = env.mono()
 
     async def run(self, partitions: Sequence[Place]) -> None:
-        """Read all partitions as far as possible, and note in `final` which partitions could not be read."""
+        """Read all partitions as far as possible, and fill in the `FinalReadResult`. If some partitions were not read
+        to their end, the history gets an event that lists them.
+        """
         began_ns = self._recorder.now_ns()
         pending = dict.fromkeys(partitions, UnreadPartition(-1, -1, "TIMED_OUT"))
         listed_at, first_ns = -LIST_EVERY_S, None

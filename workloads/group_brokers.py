@@ -28,7 +28,9 @@ RETENTION_MINUTES, RETENTION_CHECK = "offsets.retention.minutes", "offsets.reten
 LEAST_RETENTION_S = 60
 COMMITS, TXN_COMMITS = "OffsetCommit", "TxnOffsetCommit"
 METADATA = BrokerLimit("offset.metadata.max.bytes", 26, "the metadata of commits", "commits are refused")
-"""Bounds the metadata that Squall's own members commit with an offset (`client.groups.offsets.metadata_of`)."""
+"""Requires that offset.metadata.max.bytes is at least 26 bytes: Squall's own members commit metadata of up to this
+length with an offset (`client.groups.offsets.metadata_of`).
+"""
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 

@@ -75,11 +75,17 @@ class MemberHistoryWriter:
         self._event("assigned", who, at=self._at(begins), owned=self._parts(owned), **{"from": self._at(told)})
 
     def revoked(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes) -> None:
-        """Record that the member gives up these partitions, and its position in each."""
+        """Record that the member gives up partitions. `left_at` maps each of them to the member's position. `beat` has
+        the times of the last request that kept the member's session.
+        """
         self._gone("revoked", who, left_at, beat)
 
     def lost(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes, why: str) -> None:
-        """Record that the member does not own these partitions any more: it learned that, or its process crashed."""
+        """Record that the member does not own partitions any more, because it learned of the loss or its process
+        crashed. `left_at` maps each of them to the member's position. `beat` has the times of the last request that
+        kept the member's session. `why` is a coordinator's error (UNKNOWN_MEMBER_ID), `crash`, or `library` if a client
+        library reported the loss.
+        """
         self._gone("lost", who, left_at, beat, why=why)
 
     def still(self, who: MemberIdentity, what: str, ms: int) -> None:

@@ -63,8 +63,8 @@ class GroupProgress:
     around: ScenarioEnvironment
     places: list[Place]
     process: int = -1
-    """Holds the history's id of the process that began first; -1 until one has. The harness waits for the group under
-    this id.
+    """Holds the history's process id of the first member process that began; -1 until one has. The harness treats the
+    group as one reader with this id when it waits for readers.
     """
     positions: dict[int, int] = field(default_factory=dict)
     """Maps a partition (by its number in the history) to the group's position. The partitions of a topic that is

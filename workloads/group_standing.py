@@ -28,7 +28,8 @@ async def record_committed_offsets(
     zone: str,
 ) -> None:
     """Fetch the group's committed offsets once, for at most `limit_s` seconds, and record them. The function never
-    raises for the cluster's errors.
+    raises for the cluster's errors. `zone` is recorded as the name of the client zone whose `bootstrap` servers are
+    used.
     """
     process = recorder.process("final", VERSION, {"group": group, "asks": "offsets"}, zone=zone)
     notes = MemberHistoryWriter(recorder, process, group)

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     timestamp_ms: int
     """Holds the record's timestamp in the log, in ms; -1 unless OK."""
     error: str
-    """Is empty if OK; otherwise it names the last error, Kafka's or one of the client's own errors below."""
+    """Names the last error, Kafka's (REQUEST_TIMED_OUT) or the client's own (TIMED_OUT); empty if OK."""
     tries: int = -1
     """Counts how often an OK record was passed to a connection; -1 if the client does not report it."""
 

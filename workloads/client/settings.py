@@ -45,7 +45,9 @@ class ClientSettings:
     max_unsent_bytes: int = 4 * 1024 * 1024
     """Limits the unsent bytes of a connection: nothing more is sent over it until they are fewer."""
     newest_versions: Mapping[int, int] = field(default_factory=dict)
-    """Maps API keys to the newest version to use, as clients of earlier releases have it."""
+    """Maps API keys to the newest request version that this client may use, to imitate an earlier release: {3: 4} means
+    Metadata up to version 4.
+    """
 
     def __post_init__(self) -> None:
         for name in ("request_timeout_ms", "connect_timeout_ms", "control_timeout_ms", "metadata_max_age_ms"):

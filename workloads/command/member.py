@@ -34,8 +34,9 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
     """Runs one OS process of a user's program that is a group member, and records it as one process of the history. The
     program polls and commits by itself.
 
-    `outputs` lists the partitions to which it writes, `record_bytes` is the size of an output. `commits` says when it
-    commits its positions, in the words of `squall.checkers.guarantees`.
+    `outputs` lists the partitions to which the program writes; it is empty if the program only reads. `record_bytes` is
+    the size of each record that it writes. `commits` says when the program commits its offsets: `before` or `after` it
+    writes, or in the same `transaction`; empty if the program only reads.
     """
 
     POLLS_BY_ITSELF = True

@@ -1,7 +1,8 @@
 """Defines the settings of the workload `command`, and runs it.
 
 The harness starts a user's program and exchanges messages with it through `ClientZone.driver`. The program is a
-producer, a reader, both, or a group member that polls and commits by itself. Squall's own client does the rest.
+producer, a reader, both, or a group member that polls and commits by itself. Squall's own client takes the roles that
+the program does not have: it produces, for example, if the program is a reader.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 MEMBER = "member"
 TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
 COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
-"""Maps what a group member promises about its outputs (`outputs`) to when it commits its offsets: before or after it
-writes the outputs, or in the same transaction.
+"""Maps the setting `outputs`, which is the guarantee for the records that group members write, to the time at which
+they commit their offsets: before or after they write these records, or in the same transaction.
 """
 BUFFER_BYTES = 8 * 1024 * 1024
 """Limits, per producer, the bytes of the records that were passed to the program and have no answer yet."""
@@ -116,12 +117,13 @@ class CommandLoad(Scenario):
         return tuple(NewTopic(each, self.partitions, self.replication_factor, self.topic_configs()) for each in names)
 
     def inputs(self) -> list[Place]:
-        """Return the partitions to which producers write."""
+        """Return the partitions of the input topic: producers write to them, and group members read them."""
         return [place for place in self.places() if place[0] == TOPIC]
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return the load's profile. In its reader numbers, group members come before the readers that are in no group.
+        """Return the load's profile. Its readers are numbered from 0: first the group members, then the readers that
+        are in no group.
         """
         load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
         if self.role != MEMBER:
@@ -134,9 +136,10 @@ class CommandLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the base limit or the client's own delay, whichever is longer, in seconds. The delay is the linger of
-        a producer, or the pauses between polls of a reader. For a group member, session and poll time-outs are added: a
-        silent member is removed only after its session, and then a rebalance waits for members that do not poll.
+        """Return how long, in seconds, a sound cluster may keep the load's clients waiting. This is the default of
+        `Scenario`, or the clients' own delay if that is longer. The delay is a producer's linger, or a reader's pauses
+        between polls. For a group member, session and poll time-outs are added: a silent member is removed only after
+        its session, and then a rebalance waits for members that do not poll.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
         own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
@@ -144,8 +147,8 @@ class CommandLoad(Scenario):
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """Return the base class's limits. For group members, add the limits of session time-outs of classic groups,
-        because the program may use the classic protocol.
+        """Return the broker settings that bound the requests of the load's clients. If the program is a group member,
+        they include the bounds of a classic group's session time-out, because the program may use the classic protocol.
         """
         found = super().broker_limits()
         return (*found, *session_limits(("classic",), self.session_timeout_ms)) if self.role == MEMBER else found
@@ -171,7 +174,9 @@ class CommandLoad(Scenario):
 
     @override
     def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
-        """Return each producer's records, a fixed time apart."""
+        """Return the records of all producers, in order of time. Each producer sends one record in every interval of
+        fixed length, at a random time within the interval.
+        """
         interval_s, found = self.producers / self.rate, []
         for producer in range(self.producers):
             random = stream("operations", producer).random
@@ -281,8 +286,8 @@ class CommandLoad(Scenario):
 
     @override
     def meant_for(self) -> tuple[str, ...]:
-        """Return the anomalies that every run must have been able to detect: `commit-ahead` if group members commit,
-        else none.
+        """Return the anomalies that every run must be able to detect. If the program is a group member, this is
+        `commit-ahead`: a committed offset is beyond a record that no member got. Otherwise there are none.
         """
         return ("commit-ahead",) if self.role == MEMBER else ()
 
@@ -301,5 +306,5 @@ class CommandLoad(Scenario):
 
 
 def _without_program(around: ScenarioEnvironment) -> ScenarioEnvironment:
-    """Return the same environment, but with Squall's own client instead of the program in every client zone."""
+    """Return a copy of the environment in which all clients are Squall's own, instead of the user's program."""
     return replace(around, zones=[zone._replace(driver=None) for zone in around.zones])

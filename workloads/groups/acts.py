@@ -69,7 +69,7 @@ class GroupActionMix:
     """Gives the length of the only recess (an interval in which all members have left) in ms; 0 if there is none."""
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """Yield one producer's records, a fixed time apart on average."""
+        """Yield one producer's records: one in every interval of fixed length, at a random time within the interval."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s) if end_s < math.inf else 1 << 40):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
@@ -103,8 +103,8 @@ class GroupActionMix:
             at_s += ms / 1000
 
     def _drawn(self, rng: Random, member: int) -> tuple[str, int]:
-        """Draw an action and its length in ms. Half of the pauses, halts and absences are longer than the group's
-        time-outs.
+        """Draw an action and its length in ms. Half of the lengths are longer than the time-out that the action may
+        exceed: the poll time-out for `pause`, the session time-out for all other actions.
         """
         static = is_static(self.static, member)
         do = rng.choice((PAUSE, HALT, LEAVE, LEAVE, CRASH, TWIN) if static else (PAUSE, HALT, LEAVE, LEAVE, CRASH))

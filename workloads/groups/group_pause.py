@@ -36,7 +36,8 @@ class EmptyGroupInterval:
     protocol: str
     """Names the group protocol of every member process that begins from now on."""
     number: int = 0
-    """Counts the intervals: a process that began before the current one has to leave."""
+    """Counts the intervals so far. A member process leaves the group if the number has grown since the process began.
+    """
     until: float = field(default=-math.inf)
     """Gives the end of the interval by env.mono(): no member joins before it."""
 
@@ -70,7 +71,9 @@ async def delete_group(
 
 
 async def _deleted(coordination: GroupCoordinatorClient, around: ScenarioEnvironment, process: int) -> bool:
-    """Try once to delete the group. Return whether there is no such group any more."""
+    """Try once to delete the group. Return whether there is no such group any more. `process` is the administrator's
+    process id in the history.
+    """
     recorder, group = around.recorder, coordination.group
     op = recorder.invoke(process, "admin", {"what": "delete_group", "group": group})
     recorder.flush()

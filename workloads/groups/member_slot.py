@@ -31,7 +31,9 @@ IMPOSSIBLE = (
     "UNSUPPORTED_VERSION",
     "UNSUPPORTED_ASSIGNOR",
 )
-"""Lists errors that every other member would get, too, because the settings do not fit."""
+"""Lists errors of a join that show that the workload's settings do not fit the cluster. Every other member would get
+them too.
+"""
 TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
 """In a consumer group a process keeps its instance id until its session is over, even after a crash. A successor that
 gets the error `TAKEN` tries again after `RELEASED_LATER_S` seconds.
@@ -83,7 +85,9 @@ class MemberSlot:
                 await self._rest(max(self._absent_s, self._group_pause.until - self._env.mono()))
 
     async def _run_until_crash(self, twins: trio.Nursery) -> None:
-        """Run one process, which a fault may crash."""
+        """Run one process until it ends or a fault crashes it. After a crash, wait until the fault allows a successor.
+        Second processes with the same instance id run in the nursery `twins`, because they may outlive this process.
+        """
         scope = trio.CancelScope()
         subscriber = self._subscriber(self._settings)
         process = subscriber.declare("reader", {"member": self._number})
@@ -130,7 +134,7 @@ class MemberSlot:
     async def _while_connected(
         self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]
     ) -> None:
-        """Run `do` while the subscriber's connections are open."""
+        """Start the subscriber's client, run `do`, and stop the client."""
         async with trio.open_nursery() as nursery:
             await nursery.start(subscriber.run)
             await do()
@@ -181,7 +185,9 @@ class MemberSlot:
         scope.cancel()
 
     async def _act(self, act: GroupAction, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
-        """Do the action that is due. Return whether the process continues."""
+        """Do the action that is due. Return whether the process continues. Tasks that may outlive the process, such as
+        a second process with the same instance id, run in the nursery `twins`.
+        """
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
             subscriber.record_pause(act.do, act.number)
@@ -211,7 +217,9 @@ class MemberSlot:
         return False
 
     def _make_all_leave(self, act: GroupAction, others: trio.Nursery) -> None:
-        """Make all members leave, this one among them."""
+        """Begin an interval in which all members leave the group, this one included. `act` may also convert the group
+        to the other protocol, or delete the group. The deletion runs as a task in the nursery `others`.
+        """
         until = self._env.mono() + act.number / 1000
         self._group_pause.begins(until)
         if act.do == CONVERT:
@@ -271,5 +279,7 @@ class MemberSlot:
 
 
 def of_member(settings: SubscriberSettings, instance: str) -> SubscriberSettings:
-    """Return the settings of one member with this instance id; empty for a dynamic member."""
+    """Return a copy of the settings for the member with the group.instance.id `instance`, which is empty for a dynamic
+    member.
+    """
     return replace(settings, member=replace(settings.member, instance=instance))

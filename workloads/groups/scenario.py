@@ -211,7 +211,9 @@ class GroupsLoad(Scenario):
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return the load's profile. In its reader numbers, the members come first; the last reader is in no group."""
+        """Return the load's profile. Its readers are numbered from 0: first the group members, last the one reader that
+        is in no group.
+        """
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
         return LoadProfile(

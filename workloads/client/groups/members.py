@@ -45,7 +45,7 @@ class GroupConsumer(Protocol):
 
     @property
     def has_lost(self) -> bool:
-        """Return whether the member lost its partitions and the listener was not notified yet (see `hear`)."""
+        """Return whether the member has lost partitions and the listener was not notified yet. `hear` notifies it."""
 
     @property
     def out(self) -> str:
@@ -69,7 +69,9 @@ class GroupConsumer(Protocol):
         """Handle an error of this member's OffsetCommit or OffsetFetch."""
 
     def hear(self) -> None:
-        """Notify the listener of lost partitions."""
+        """Notify the `MembershipListener` of lost partitions, if there are any. `keep_up` does so too; call this method
+        if no poll follows.
+        """
 
     async def leave(self, why: str = CLOSE) -> None:
         """Give up all partitions and leave the group."""

@@ -151,8 +151,8 @@ class ClassicMembership:
         """Return the SyncGroup request for the generation that `answer` began. The group leader adds the assignments,
         computed from `counts`, the number of partitions of each topic.
 
-        A static leader that comes back does not assign again (KIP-814). It takes these counts for those of the last
-        assignment, so it does not notice partitions that were added while it was away.
+        A static leader that comes back does not assign again (KIP-814), but stores `counts` as if it had assigned.
+        Therefore it does not notice partitions that were added while it was away.
         """
         shares = []
         if self.leads:

@@ -1,7 +1,7 @@
 """Commits and fetches a group's offsets (OffsetCommit, OffsetFetch). An outcome says whether a failure is certain or
 the result is unknown.
 
-Coordinators keep the offsets in a replicated log: mechanism P5 in docs/mechanisms.md.
+Coordinators keep the offsets in a replicated log. docs/mechanisms.md describes this as mechanism P5.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ DOUBTFUL = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Lists errors after which the offsets may have been committed: coordinators answer them even when the records are in
-their log. A retry is safe.
+"""Lists errors after which the offsets may have been committed: a coordinator may return such an error although the
+offsets are in its log. A retry is safe.
 """
 ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
