@@ -94,7 +94,7 @@ class TransactionalSender(Protocol):
         """Begin a transaction. Raises TransactionRequestFailed."""
 
     async def enlist(self, place: Place) -> None:
-        """Add this partition to the transaction, if the application has to do that. Raises TransactionRequestFailed."""
+        """Add this partition to the transaction, unless the library does so itself. Raises TransactionRequestFailed."""
 
     def send(
         self,
@@ -313,7 +313,7 @@ class LibraryConsumer(Protocol):
         """Is True if the member's OS process has ended."""
 
     async def poll(self) -> Sequence[PolledRecords]:
-        """Poll once and return the records. The listener has received all events of the poll before."""
+        """Poll once and return the records. By then, the listener has received all events of this poll."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitOutcome:
         """Commit offsets as the member `who`. The result is FAIL if the consumer has another member id or generation by

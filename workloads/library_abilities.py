@@ -13,7 +13,7 @@ class LibraryAbility(NamedTuple):
     """Describes what one client library can do as a member of a group."""
 
     assignors: tuple[str, ...]
-    """Lists the assignors of the library that the workloads know, the best one first."""
+    """Lists those assignors of the library that workloads can use; the first one is used if the plan names none."""
     consumer_groups: bool
     """Is True if the library speaks the consumer group protocol (KIP-848)."""
     polls_within_sessions: bool
@@ -35,8 +35,9 @@ ABILITIES: Mapping[str, LibraryAbility] = {
 
 
 def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the setting `assignor` that a `[workload]` table needs if its client is a library without the default
-    assignor, and its members are classic; an empty dict otherwise. `given` is the table.
+    """Return the setting `assignor` to add to the `[workload]` table `given`, for example `{"assignor": "range"}`; an
+    empty dict if none is needed. A library without the workloads' default assignor, cooperative-sticky, needs one,
+    unless its members speak only the consumer group protocol (KIP-848).
     """
     ability = ABILITIES.get(str(given.get("client", OURS)))
     if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) == CONSUMER:
@@ -50,7 +51,7 @@ def speaks_both(client: str) -> bool:
 
 
 def assignor_of(client: str) -> str:
-    """Return the best assignor that the client's classic members have."""
+    """Return the assignor that the client's members use in the classic group protocol if the plan names none."""
     return ABILITIES[client].assignors[0] if client in ABILITIES else ALL[0]
 
 

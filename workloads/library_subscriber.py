@@ -153,7 +153,9 @@ class LibrarySubscriber(MemberListener):
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit."""
+        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit. `why` is the
+        reason that the history gives: `manual`, `revoke` or `close`.
+        """
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = self._uncommitted(self.positions if only is None else only)
         if not offsets or not self._settings.commits:
@@ -161,8 +163,8 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """Commit these offsets as the member `who`. Settings that leave all commits to the application do not apply
-        here: the caller is the application.
+        """Commit these offsets as the member `who`, even if the setting `commits` is False: that only stops the
+        subscriber's own commits, and here the application commits. `why` is as in `commit`.
         """
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
@@ -199,7 +201,9 @@ class LibrarySubscriber(MemberListener):
             self._grouped.halt(still=still)
 
     def hear(self) -> None:
-        """Do nothing: all events of the library are recorded as they arrive."""
+        """Do nothing. The twin `Subscriber.hear` records which partitions were lost with the membership; a library
+        reports that by itself.
+        """
 
     def crashed(self) -> None:
         """Kill the library's OS process, and record that the member crashed and lost its partitions."""

@@ -42,7 +42,7 @@ class LaggingReader:
     position: int
     """Gives the reader's position after its last poll; -1 if it never began to read."""
     goal: int
-    """Gives the position behind the record that the reader must poll."""
+    """Gives the position after the record that the reader must poll."""
     idle_s: float
     """Gives the seconds for which the position had not advanced at the end of the wait."""
 
@@ -95,10 +95,12 @@ class LiveReaders:
         self.may_end.set()
 
     async def reach(self, env: Env, goals: Mapping[Place, int], stuck_s: float, limit_s: float) -> list[LaggingReader]:
-        """Wait until each reader has reached the goal of each of its partitions, and return the readers that have not.
+        """Wait until each reader has reached the goal of each of its partitions. Return one entry for each position
+        that is still behind its goal.
 
-        A reader is given up if its position did not advance for `stuck_s`, or if it has not reached the goal within
-        `limit_s`; in the latter case its `idle_s` is below `stuck_s`.
+        `goals` maps a partition to the position that readers must reach. The wait ends early once none of the positions
+        behind their goals has advanced for `stuck_s`, and at the latest after `limit_s`. An entry whose `idle_s` is
+        below `stuck_s` means that its reader still advanced when the limit came.
         """
         began = self._now = env.mono()
         for reader in self._readers.values():

@@ -83,14 +83,16 @@ def make(
 
 
 def headers_of(value: int, sequence: int) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record by its value and its number among the records of its process: every fourth has
-    headers.
+    """Return the headers of the record with this value. `sequence` is the record's number among those of its process:
+    every fourth record has headers, the others get an empty list.
     """
     return [(HEADER, _VALUE.pack(value)), (EMPTY_HEADER, None)] if sequence % HEADER_EVERY == 0 else []
 
 
 def size_of(headers: Headers) -> int:
-    """Return the bytes that short headers add to a record: their names, contents, and a length of one byte for each."""
+    """Return how many bytes these headers add to a record: names, values, and one byte for the length of each. Longer
+    lengths than 63 would need more bytes.
+    """
     return sum(2 + len(name) + len(content or b"") for name, content in headers)
 
 
@@ -102,8 +104,8 @@ def beginning(value: int) -> bytes:
 def verify(
     payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN
 ) -> VerifiedPayload:
-    """Return the value of a read record, or -1 and the reason why this record was never sent. `timestamp_ms` is the
-    record's timestamp, or NOT_KNOWN.
+    """Check that a read record is as it was sent, from its value field `payload`, key, headers and timestamp. Return
+    its value, or -1 and what is wrong. `timestamp_ms` is the record's timestamp, or NOT_KNOWN.
     """
     if payload is None:
         return VerifiedPayload(-1, "no payload")

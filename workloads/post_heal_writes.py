@@ -26,8 +26,8 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import POST_HEAL_BYTES
 
 ATTEMPTS = 3
-"""Gives the number of fresh producers that fit into the time limit, each with its own client. A producer that fails at
-once leaves time for more.
+"""Is the number of attempts that fit into the time limit if each uses its full share. Each attempt has a fresh client
+and producer. If attempts fail early, more of them follow.
 """
 REQUEST_TIMEOUT_S = 3.0
 PAUSE_S = 0.2
@@ -40,7 +40,7 @@ class _PostHealWriter:
     bootstrap: Sequence[Address]
     recorder: Recorder
     lacking: dict[Place, str]
-    """Maps each partition that has acknowledged nothing yet to its last outcome."""
+    """Maps each partition that has acknowledged nothing yet to its last error; `no answer` before the first one."""
     attempt_s: float
     zone: str
     offsets: dict[Place, int] = field(default_factory=dict)

@@ -12,9 +12,9 @@ records cover.
 
 
 class RecordTimestamps:
-    """Remembers offsets and timestamps of one reader's records, by the partition's number in the history. Only records
-    of the same leader epoch are kept: a leader truncates nothing of its log, but the next leader may lack a record that
-    this one returned.
+    """Remembers offsets and timestamps of one reader's records, by the partition's number in the history. For each
+    partition, it keeps only records that the leader of the latest epoch returned: this leader never truncates its log,
+    but the next leader may lack a record that this one returned.
     """
 
     def __init__(self) -> None:

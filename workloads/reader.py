@@ -119,8 +119,8 @@ class RecordedReader:
         txn: int = -1,
     ) -> PollResult:
         """Poll once and record the poll as the operation `f`. `ends` holds, for final reads, the end offsets still to
-        be reached; `began_ns` is the real begin of the read; `txn` is the transaction that the poll is part of, -1 for
-        none.
+        be reached. `began_ns` is the begin to record; None means now. The first poll of final reads begins when their
+        end offsets are requested. `txn` is the transaction that the poll is part of, -1 for none.
         """
         at = self._at(self.consumer.positions)
         began = self._recorder.now_ns() if began_ns is None else began_ns

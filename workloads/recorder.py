@@ -196,8 +196,9 @@ class Recorder:
         return part
 
     def topic_settings(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Record which settings are in force for each topic. `settings` maps a topic to its settings, as name and text;
-        to none if they could not be read. The attribute `self.settings` keeps the last ones of each topic.
+        """Record which settings are in force for each topic. `settings` maps a topic to its settings (name to value, as
+        text), or to an empty mapping if they could not be read. The attribute `self.settings` keeps the latest ones of
+        each topic.
         """
         for topic, each in settings.items():
             self.settings[topic] = each
@@ -270,8 +271,8 @@ class Recorder:
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
     def invoke(self, process: int, f: str, fields: Mapping[str, Any], began_ns: int = -1) -> int:
-        """Record the begin of an operation other than a send, and return the operation's id. `fields` are the
-        operation's own.
+        """Record the begin of an operation `f` other than a send, and return the operation's id. `fields` holds what
+        else the line says, for example `what` and `part` of the operation `admin`.
 
         `began_ns` is the time of the begin, -1 for now. A begin in the past is allowed only if the operation changes
         nothing in the cluster.
@@ -295,8 +296,8 @@ class Recorder:
         return self.invoke(process, "txn", {"x": transactional_id, "timeout": timeout_ms})
 
     def ask_end(self, process: int, txn: int, how: str) -> None:
-        """Record that the end of a transaction is requested now; `how` is commit or abort. Flush before any byte is
-        sent.
+        """Record that the end of a transaction is requested now; `how` is commit or abort. The caller then flushes the
+        history, before any byte of the request is sent.
         """
         self.event("txn_end", p=process, x=txn, how=how)
 
@@ -314,9 +315,9 @@ class Recorder:
         """Record how a transaction ended. OK: as requested. FAIL: it definitely did not commit. INFO: the result is
         unknown.
 
-        `how` is commit, abort or none. `producer_id` and `epoch` are those of its producer when the transaction began,
-        -1 if not known. `unanswered` counts requests for its end that were sent and never answered; -1 if the number is
-        not known.
+        `how` is the requested end: commit or abort, or none if no end was requested. `producer_id` and `epoch` are
+        those of its producer when the transaction began, -1 if not known. `unanswered` counts requests for its end that
+        were sent and never answered; -1 if the number is not known.
         """
         fields = {
             "how": how,

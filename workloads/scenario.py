@@ -6,9 +6,9 @@ from it. A new scenario is a folder of `workloads/` and one line of `squall.work
 (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which checks
 apply to it, how it shrinks, and what its own section of the report contains.
 
-Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
-`replication_factor`, `min_isr`, `topic_settings`, and, if a scenario leaves them open, `acks`, `idempotence` and
-`max_in_flight`.
+Checkers read some settings from the plan to know what was promised. These have the same name in every scenario:
+`replication_factor`, `min_isr` and `topic_settings`. If users can choose `acks`, `idempotence` and `max_in_flight` in a
+scenario, these have the same names, too.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
-"""Is the number of polls that a reader may need to read a record that is in the log: the first polls may return an
-older response, or wait for another broker. If a partition moves to another group member, three polls are enough, too:
-the owner gives it up, the next owner joins, and then it reads.
+"""Is the largest number of polls that a reader may need to read a record that is in the log: the first polls may return
+an older response, or wait for another broker. Three polls also suffice if the partition moves to another group member:
+its owner gives it up at one poll, the next owner joins at another, and then it reads.
 """
 BATCH_BYTES = 256
 """Is an upper bound of the bytes that a batch of one record adds to the record's value."""
@@ -320,9 +320,10 @@ class Scenario(BaseModel, ABC):
         return dict(cls.BROKERS)
 
     def longest_wait_s(self) -> float:
-        """Return how long, in seconds, a sound cluster may keep the load's producers and live readers waiting. The
-        default is the request time-out: a request that a fault swallowed is sent again after it. Workloads add their
-        clients' pauses, and the time-outs until which dead members and open transactions of dead clients block others.
+        """Return the longest time, in seconds, for which a sound cluster may keep the load's producers and readers
+        waiting. The default is the request time-out: after it, a client repeats a request that a fault swallowed. A
+        workload adds the pauses of its clients, and the time-outs after which the cluster removes a dead member or
+        aborts a dead client's transaction, because these block other clients until then.
         """
         return self.request_timeout_ms / 1000
 
@@ -334,8 +335,8 @@ class Scenario(BaseModel, ABC):
         return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
 
     def batch_size(self) -> int:
-        """Return the largest batch size, in bytes, for producers that have no setting for it. Their batches must fit
-        into a segment, because a broker refuses larger ones.
+        """Return the batch size (`batch.size`), in bytes, of the producers in workloads whose users cannot choose it. A
+        batch must fit into a segment, because a broker refuses larger ones.
         """
         segment_bytes = self.topic_settings.get("segment.bytes")
         return BATCH_SIZE if segment_bytes is None else max(min(BATCH_SIZE, int(segment_bytes) - BATCH_BYTES), 1)
@@ -409,7 +410,8 @@ class Scenario(BaseModel, ABC):
         """Return the workload's own figures for verdict.json, as plain JSON; empty if it has none.
 
         Moments are seconds since the history began, under a name that reports recognise as a moment: `from_s`, `to_s`,
-        `began_s` or `ended_s`. Reports and `section` show them on the clock of the load.
+        `began_s` or `ended_s`. Reports convert them to seconds since the begin of the load with faults before they call
+        `section`.
         """
         return {}
 

@@ -1,4 +1,4 @@
-"""Defines a workload's own section of a report as data, which page and terminal draw each in its own way."""
+"""Defines a workload's own section of a report as data. The HTML page and the terminal draw it in different ways."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class TimelineStrip(NamedTuple):
     end_s: float
     lanes: Sequence[TimelineLane]
     caption: str
-    """Explains the bars of each tone."""
+    """Explains the picture in one or more sentences, below it: its axis, lanes and bars."""
     legend: Sequence[tuple[Tone, str]] = ()
-    """Says in a few words what each tone means."""
+    """Says in a few words what each tone means; empty if the caption says so."""
 
 
 class SectionTable(NamedTuple):

@@ -151,7 +151,7 @@ class ProducerLoop:
         stop: trio.Event,
         running: _ProducerProcess,
     ) -> None:
-        """Run one process with a client library."""
+        """Run one process with a client library. `about` holds the producer settings for the history."""
         settings = {**about, **driver.about()}
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)

@@ -18,10 +18,10 @@ BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")
 async def positions_at(
     reader: RecordedReader, places: Sequence[Place], beginning: Beginning, limit_s: float
 ) -> dict[Place, int]:
-    """Return the offset at which to start in each partition, for this kind of beginning. Partitions whose leaders did
-    not answer within `limit_s` for each request are left out.
+    """Return the offset at which to start in each partition, for this kind of beginning. A partition is left out if its
+    leader did not answer each request within `limit_s`.
 
-    The end is the last offset that the reader's isolation level can see.
+    The end is the high watermark, or the last stable offset for a reader at read_committed.
     """
     # The middle is the mean of both ends: the sum of all bounds, divided by their number.
     found = dict.fromkeys(places, 0)

@@ -45,7 +45,7 @@ class PolledInputs(NamedTuple):
     values: Sequence[tuple[Place, int]]
     """Lists the partition and the value of each input."""
     at: Mapping[Place, int]
-    """Maps each partition to the position behind its inputs."""
+    """Maps each partition to the position after its inputs."""
     who: CommitIdentity
     """Identifies the group member at the time of the poll. The inputs' offsets are committed under this identity: if
     the member has lost its partitions since, the coordinator recognises the old member id and generation, and fences

@@ -81,7 +81,9 @@ class ApplicationInstance:
                     await self._end.wait()
 
     async def _run_zombie_process(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
-        """Run one process that becomes a zombie. Once it is paused, its successor runs beside it."""
+        """Run one process that becomes a zombie. `task_status` gets True once the process is paused; then its successor
+        runs beside it. It gets False if the process ended before it was paused.
+        """
         await self._run_until_crash(zombie_run, lambda: task_status.started(True))
         if zombie_run.zombie < 0:
             task_status.started(False)  # it never came to stand still: the next one may
@@ -174,8 +176,8 @@ class ApplicationInstance:
                 await running.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
-        """Wait for `for_s` seconds. End the wait early if a fault asks this instance for a zombie process, or if the
-        harness lets readers end.
+        """Wait for `for_s` seconds. End the wait early if a fault wants this instance's next process to become a
+        zombie, or if the harness lets readers end.
         """
         with self._env.timeout(for_s):
             await self._handle.until_zombie_wanted(self._end)

@@ -110,7 +110,7 @@ class InstanceProcess(ABC):
         self.open = 0
         """Counts the outputs without an outcome yet."""
         self.committed = 0
-        """Counts the polls whose records are completely processed."""
+        """Counts the polls that are completely processed, with their positions committed."""
         self.ended = 0
         """Counts the transactions that were committed or aborted as requested."""
         self.crashed = self.over = self._finished = False
@@ -129,8 +129,8 @@ class InstanceProcess(ABC):
         return True
 
     async def transform(self, due: InstanceAction | None) -> bool:
-        """Poll once and process the records. Return whether the poll returned any. Raise ProcessCrashed if a crash is
-        due.
+        """Poll once and process the records. `due` is the action to do meanwhile, None for none. Return False if there
+        was nothing to process: the action was not done then. Raise ProcessCrashed if the action is a crash.
         """
         inputs, at, who = await self._clients.poll()
         if not at or who.generation < 0:
@@ -147,7 +147,9 @@ class InstanceProcess(ABC):
         who: CommitIdentity,
         due: InstanceAction | None,
     ) -> None:
-        """Write an output for each input, and commit the positions `at` behind the inputs as the member `who`."""
+        """Write an output for each input, and commit `at` as the member `who`: the position after the inputs of each
+        partition. `due` is the action to do meanwhile, for example a crash after one of these steps; None for none.
+        """
 
     # ---------------------------------------------------------------------------------------------------- parts
 
@@ -161,7 +163,9 @@ class InstanceProcess(ABC):
             raise ProcessCrashed
 
     async def _halts(self, due: InstanceAction | None) -> None:
-        """Pause the process, heartbeats included, if that is due. Its outputs are written by now."""
+        """Pause the process, heartbeats included, if the planned action `due` is a halt. The caller has written the
+        outputs before.
+        """
         if due is not None and due.do == HALT:
             self.subscriber.record_pause(HALT, due.number)
             self.subscriber.halt(still=True)

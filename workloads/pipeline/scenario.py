@@ -77,9 +77,9 @@ class PipelineApplication(NamedTuple):
 
 
 class MultiInstanceLoad(Scenario):
-    """Runs applications that read, transform and write. Each has the same number of instances, and the first instances
-    of all applications pause, leave and crash at the same times, and so on for the second ones. Apart from them, one
-    reader reads the input and output topics at read_committed.
+    """Runs applications that read, transform and write. Each application has the same number of instances. Instances of
+    the same number pause, leave and crash at the same times in all applications. In addition, one reader reads the
+    input and output topics at read_committed.
     """
 
     INPUT: ClassVar[str]
@@ -187,7 +187,9 @@ class MultiInstanceLoad(Scenario):
         )
 
     def _asked(self) -> tuple[str, ...]:
-        """Return the names of the requests that the clients send."""
+        """Return `LoadProfile.coordinator_apis`: the APIs that instances request again and again, for heartbeats and
+        commits.
+        """
         commits = dict.fromkeys(TXN_COMMITS if each.transactional else COMMITS for each in self.APPLICATIONS)
         return frequent_coordinator_apis(self.group_protocol, *commits)
 
@@ -357,7 +359,7 @@ class MultiInstanceLoad(Scenario):
                 )
 
     def _steps(self, around: ScenarioEnvironment, number: int) -> Iterator[InstanceAction]:
-        """Yield the actions of the instances of this number."""
+        """Yield the actions of the instance with this number. They are the same in every application."""
         given = around.operations
         if given is None:
             rng = around.own(f"producer-{self.producers + number}").rng

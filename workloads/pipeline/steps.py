@@ -66,7 +66,9 @@ class InstanceActionMix:
     session_ms: int
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
-        """Yield one producer's records, a fixed time apart on average."""
+        """Yield one producer's records. The time is divided into intervals of equal length, with one record at a random
+        moment of each.
+        """
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s)):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)

@@ -118,7 +118,9 @@ class TransactionalInstanceProcess(InstanceProcess):
             await self._clients.rewind()
 
     async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[OperationStatus]) -> None:
-        """Write an output for each input. Raises TransactionRequestFailed."""
+        """Write an output for each input, and append the outcome of each to `outcomes`. Raises
+        TransactionRequestFailed.
+        """
         for place, source in inputs:
             output = self._output(place)
             await self._producer.enlist(output)
@@ -132,7 +134,7 @@ class TransactionalInstanceProcess(InstanceProcess):
     async def run_as_zombie(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
         """Run a zombie's only transaction: it writes its first output, pauses, and then continues as if nothing had
         happened. `still` returns when the zombie is woken. Once `end` is set, the zombie does not wait for inputs any
-        more.
+        more. `zombie_run` names the successor, and collects what the zombie did after it was woken.
 
         The zombie writes at most one output for each input. If a successor has its transactional id, it tries to commit
         even after errors, because exactly this commit must be refused. Without a successor it aborts after an error, as
@@ -180,8 +182,8 @@ class TransactionalInstanceProcess(InstanceProcess):
         self, zombie_run: ZombieRun, end: trio.Event
     ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
         """Poll until there are at least two inputs for a zombie's transaction: the zombie writes an output for the
-        first input before its pause, and for the others after it. Return the inputs, the positions behind them, and the
-        member that read them.
+        first input before its pause, and for the others after it. Return the inputs, the position after them in each
+        partition, and the member that read them.
 
         Return None if the process must not continue, or if no zombie is wanted any more. A successor then processes the
         inputs.
@@ -212,8 +214,9 @@ class TransactionalInstanceProcess(InstanceProcess):
         at: Mapping[Place, int],
         who: CommitIdentity,
     ) -> bool:
-        """Send the outputs that the zombie has not sent before its pause, and then the offsets. Return whether all of
-        them were accepted.
+        """Send the outputs that the zombie did not send before its pause, and then the offsets. `outcomes` holds the
+        outcomes of the earlier outputs; those of the others are appended. Return whether all outputs and the offsets
+        were accepted.
         """
         for place, source in inputs[1:]:
             if self._producer.retired:

@@ -31,7 +31,9 @@ class NonTransactionalProcess(InstanceProcess):
     ) -> None: ...
 
     async def _write(self, inputs: InputValues, due: InstanceAction | None) -> bool:
-        """Write an output for each input. Return whether all were acknowledged."""
+        """Write an output for each input. Return whether all were acknowledged. Raise ProcessCrashed if `due` is a
+        crash after this step.
+        """
         outcomes: list[OperationStatus] = []
         for place, source in inputs:
             if self._clients.retired:
@@ -54,10 +56,12 @@ class NonTransactionalProcess(InstanceProcess):
 
 
 class AtMostOnce(NonTransactionalProcess):
-    """Commits before processing.
+    """Commits before processing. If the commit does not succeed, nothing is processed, and the process goes back to the
+    group's committed offsets.
 
-    If a commit request times out, the process finishes its batch and exits: the request may still arrive later and move
-    the group's offset backwards. The next generation refuses such a request.
+    If a commit request was never answered, the process ends after this poll: the request may still arrive later and
+    move the group's offset backwards. Once its successor has joined, the coordinator refuses that request because of
+    its old generation.
     """
 
     commits = "before"

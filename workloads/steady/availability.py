@@ -1,8 +1,8 @@
 """Measures from the history for how long no operation succeeded. Pure.
 
 A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. A gap is the
-time between two consecutive successes. Only the time from the first to the last due record counts. Its begin and its
-end count as successes, so that a gap never extends beyond the load.
+time between two consecutive successes. Only the time from the load's first send to its last send counts. Its begin and
+its end count as successes, so that a gap never extends beyond the load.
 """
 
 from __future__ import annotations
