@@ -71,10 +71,6 @@ class IsrProposals:
             self._open[place] = h, proposal
             self._retries = True
 
-    def waiting(self) -> list[tuple[HostedPartition, ProposeIsr]]:
-        """Return the proposals that are not answered yet."""
-        return list(self._open.values())
-
     async def run(self) -> None:
         """Send proposals until cancelled."""
         while True:

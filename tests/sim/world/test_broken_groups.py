@@ -99,6 +99,50 @@ def asked_again_later(rule: Callable[..., Any]) -> Callable[..., Any]:
     return due
 
 
+def a_third_of_it(rule: Callable[..., None]) -> Callable[..., None]:
+    """Give members a third of their session time-out."""
+
+    def wait_for(self: ClassicGroup, member: Any, now: Any) -> None:
+        rule(self, member, now)
+        if member.deadline_ms is not None:
+            member.deadline_ms -= member.session_ms * 2 // 3
+
+    return wait_for
+
+
+def until_a_little_earlier(rule: Callable[..., None]) -> Callable[..., None]:
+    """Give members 300 ms less than their session time-out."""
+    return lambda self, member_id, until_ms: rule(self, member_id, until_ms - 300)
+
+
+def seconds_early(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Remove members three seconds before their deadlines."""
+    return lambda self, now: rule(self, now._replace(mono_ms=now.mono_ms + 3_000))
+
+
+def those_of_the_next_second(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Remove members whose deadline is within the next second."""
+
+    def due(self: MemberSessions, now_ms: int) -> list[str]:
+        soon = [one for one, at in self._sessions.items() if now_ms < at <= now_ms + 1_000]
+        return [*rule(self, now_ms), *soon]
+
+    return due
+
+
+def ten_times_as_long(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Give members ten times their rebalance time-out to revoke partitions."""
+
+    def track(self: MemberSessions, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        before = self._revoking.get(member_id)
+        rule(self, group, member_id, now_ms)
+        if self._revoking.get(member_id) not in (before, None):
+            late_ms = now_ms + 10 * group.members[member_id].rebalance_ms
+            self._revoking[member_id] = self._revoking[member_id][0], late_ms
+
+    return track
+
+
 def as_long_as_it_takes(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Let a rebalance wait until the last member has joined, without a time limit."""
 
@@ -166,6 +210,11 @@ BROKEN: list[Broken] = [
     ("rebalance-ends", "groups", ClassicGroup, "_join_phase_ends", as_long_as_it_takes),
     ("revocation-deadline-stays", CONSUMER, MemberSessions, "track_revocation", from_each_heartbeat_on),
     ("leader-is-a-member", "groups", ClassicGroup, "_remove", still_its_leader),
+    ("session-is-whole", "groups", ClassicGroup, "_wait_for", a_third_of_it),
+    ("session-is-whole", CONSUMER, MemberSessions, "extend_session", until_a_little_earlier),
+    ("removed-after-its-deadline", "groups", ClassicGroup, "expire", seconds_early),
+    ("removed-after-its-deadline", CONSUMER, MemberSessions, "due", those_of_the_next_second),
+    ("revocation-ends", CONSUMER, MemberSessions, "track_revocation", ten_times_as_long),
 ]
 
 

@@ -56,6 +56,15 @@ def nothing_is_undecided(*_: Any) -> bool:
     return False
 
 
+def at_half_its_timeout(rule: Callable[..., bool]) -> Callable[..., bool]:
+    """Abort a transaction that has been open for more than half of its time-out."""
+
+    def is_timed_out(self: TransactionRules, transaction: Any, now_ms: int) -> bool:
+        return rule(self, replace(transaction, timeout_ms=transaction.timeout_ms // 2), now_ms)
+
+    return is_timed_out
+
+
 def no_entry(*_: Any) -> None:
     """Keep the index of aborted transactions empty."""
 
@@ -129,6 +138,7 @@ BROKEN: dict[str, Broken] = {
     ),
     "open-transaction-keeps-its-start": ([(TransactionCoordinatorShard, "decide", begins_anew)], []),
     "transaction-times-out": ([(TransactionRules, "is_timed_out", lambda _: nothing_is_undecided)], CRASHES),
+    "aborted-after-its-timeout": ([(TransactionRules, "is_timed_out", at_half_its_timeout)], CRASHES),
     "aborted-are-listed": ([(fetch, "_aborted", without_the_first)], []),
     "coordinator-state-is-a-replay": ([(TransactionCoordinatorShard, "replay", every_third_is_lost)], []),
 }

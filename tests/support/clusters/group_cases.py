@@ -18,9 +18,12 @@ from squall.chaos.runtimes.sim.invariants.group_journal import (
 from squall.chaos.runtimes.sim.invariants.group_times import (
     MARGIN_MS,
     GroupTimeouts,
+    MemberRemoval,
     MemberTimes,
     MovedRevocation,
     RebalanceTimes,
+    RevocationTimes,
+    ShortSession,
 )
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -70,6 +73,18 @@ def rebalance(for_ms: int) -> RebalanceTimes:
     return RebalanceTimes("PreparingRebalance", NOW - for_ms, 5_000)
 
 
+def revoking(deadline_ms: int) -> Arguments:
+    return times(member(), revoking=(RevocationTimes("m", NOW - 9_000, NOW - 9_000, deadline_ms, 5_000),))
+
+
+def asked(deadline_ms: int) -> Arguments:
+    return times(member(), asked=(RevocationTimes("m", NOW - 10, NOW, deadline_ms, 5_000),))
+
+
+def removal(deadline_ms: int | None) -> Arguments:
+    return (MemberRemoval("m", deadline_ms, NOW),)
+
+
 def given(epoch: int) -> Arguments:
     return (AssignedPartition("g", "m", PLACE, epoch, member_epoch=7),)
 
@@ -98,6 +113,18 @@ GROUPS: dict[str, list[Case]] = {
     ],
     "revocation-deadline-stays": [
         ("one that moves", times(member(), moved=(MovedRevocation("m", 7, NOW + 9, NOW + 10),)), times(member()))
+    ],
+    "revocation-ends": [
+        ("one ms more", asked(NOW + 5_001), asked(NOW + 5_000)),
+        ("one ms less", asked(NOW + 4_989), asked(NOW + 4_990)),
+        ("one ms too late", revoking(NOW - MARGIN_MS - 1), revoking(NOW - MARGIN_MS)),
+    ],
+    "session-is-whole": [
+        ("one that is short", times(member(), short=(ShortSession("m", NOW + 9, NOW + 10),)), times(member()))
+    ],
+    "removed-after-its-deadline": [
+        ("one ms too early", removal(NOW + 1), removal(NOW)),
+        ("without a deadline", removal(None), removal(NOW)),
     ],
     "leader-is-a-member": [("another", times(member(), leader="other"), times(member(), leader=None))],
     "group-state-is-a-replay": [

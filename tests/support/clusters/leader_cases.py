@@ -20,8 +20,9 @@ def removal(behind_ms: int, *, at_end: bool = False) -> Arguments:
     return (IsrRemoval(2, behind_ms, 1_500, at_end),)
 
 
-def settings(retention_ms: int = 1_000, min_isr: int = 2) -> Arguments:
-    return (SettingsInForce(LogConfig(retention_ms=retention_ms), LogConfig(retention_ms=1_000), min_isr, 2),)
+def settings(retention_ms: int = 1_000, min_isr: int = 2, lag_ms: int = 1_500) -> Arguments:
+    log = LogConfig(retention_ms=retention_ms)
+    return (SettingsInForce(log, LogConfig(retention_ms=1_000), min_isr, 2, lag_ms, 1_500),)
 
 
 def silent(for_ms: int) -> Arguments:
@@ -42,5 +43,6 @@ LEADERS: dict[str, list[Case]] = {
     "settings-in-force": [
         ("another retention", settings(retention_ms=999), settings()),
         ("another min ISR", settings(min_isr=1), settings()),
+        ("another lag time", settings(lag_ms=1_499), settings()),
     ],
 }

@@ -22,8 +22,10 @@ def continued(epoch: int = 5, offset: int | None = 7) -> Arguments:
     return (ContinuedSession(epoch, 5, parts, requested),)
 
 
-def omitted(error: str = "", now: SentOffsets = (7, 2), sent: SentOffsets | None = (7, 2)) -> Arguments:
-    return (OmittedPartition(KEY, error, now, sent),)
+def omitted(
+    error: str = "", now: SentOffsets = (7, 2), sent: SentOffsets | None = (7, 2), unread: bool = False
+) -> Arguments:
+    return (OmittedPartition(KEY, error, now, sent, unread),)
 
 
 def named(log_start: int | None) -> Arguments:
@@ -43,6 +45,7 @@ SESSIONS: dict[str, list[Case]] = {
         ("another high watermark", omitted(now=(8, 2)), omitted()),
         ("another log start", omitted(now=(7, 3)), omitted()),
         ("never sent", omitted(sent=None), omitted()),
+        ("records, and a response without any", omitted(unread=True), omitted()),
     ],
     "session-names-the-position": [
         ("an earlier log start", named(1), named(2)),

@@ -17,7 +17,12 @@ from squall.chaos.runtimes.sim.invariants.transaction_journal import (
     TransactionRecord,
 )
 from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
-from squall.chaos.runtimes.sim.invariants.txn_times import MARGIN_MS, OverdueTransaction, ReadCommittedAnswer
+from squall.chaos.runtimes.sim.invariants.txn_times import (
+    MARGIN_MS,
+    OverdueTransaction,
+    ReadCommittedAnswer,
+    TimedOutAbort,
+)
 from tests.support.clusters.known_partitions import known, one, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -108,6 +113,10 @@ def overdue(for_ms: int) -> Arguments:
     return (OverdueTransaction("t", 1_000, 9_000, for_ms, 500),)
 
 
+def timed_out(open_ms: int) -> Arguments:
+    return (TimedOutAbort("t", 1_000, open_ms),)
+
+
 def answer(*listed: tuple[int, int]) -> Arguments:
     return (ReadCommittedAnswer(0, 9, frozenset(listed), (CompletedTxn(7, 2, 5, 6),)),)
 
@@ -119,6 +128,7 @@ TXNS: dict[str, list[Case]] = {
         ("an earlier transaction's", begun(4_999), begun(5_000)),
     ],
     "transaction-times-out": [("one ms beyond the limit", overdue(1_001 + MARGIN_MS), overdue(1_000 + MARGIN_MS))],
+    "aborted-after-its-timeout": [("one ms too early", timed_out(1_000), timed_out(1_001))],
     "aborted-are-listed": [("none", answer(), answer((7, 2))), ("another", answer((7, 3)), answer((8, 1), (7, 2)))],
     "producer-state-is-a-replay": [
         ("a newer epoch", states(SENDER._replace(epoch=5)), states(SENDER)),

@@ -84,7 +84,7 @@ class FakeNode:
         self.node: Any = SimpleNamespace(
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
             control=SimpleNamespace(quorum=quorum), config=self._world.config,
-            proposals=SimpleNamespace(waiting=list), fetchers=None, transactions=SimpleNamespace(shards={}),
+            proposals=SimpleNamespace(replicas=replicas), fetchers=None, transactions=SimpleNamespace(shards={}),
             groups=SimpleNamespace(shards={}),
         )  # fmt: skip
         log = logs.get_or_create(self._world.topic, 0, TOPIC_ID)

@@ -11,20 +11,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.control.own_requests import BrokerToControllerRequests
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.consumer.sessions import MemberSessions
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import AbortTimedOutTransaction
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
+from squall.broker.replication.rules import READ_COMMITTED
 from squall.chaos.runtimes.sim.invariants.broker_sessions import BrokerSessionObserver
-from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
+from squall.chaos.runtimes.sim.invariants.group_clock import REBALANCES, MemberRequestTimes, waits
+from squall.chaos.runtimes.sim.invariants.group_times import MemberRemoval
+from squall.chaos.runtimes.sim.invariants.inspection import undecided
 from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse, UnsentProposals
 from squall.chaos.runtimes.sim.invariants.session_calls import FetchSessionObserver
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
+from squall.chaos.runtimes.sim.invariants.txn_times import TimedOutAbort
 from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
 if TYPE_CHECKING:
@@ -33,9 +41,6 @@ if TYPE_CHECKING:
     from squall.broker.protocol.hot.types import FetchResponsePartition
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.chaos.runtimes.sim.invariants.call_checks import CallChecks
-
-READ_COMMITTED: Final = 1
-
 
 class BrokerCallObserver:
     """Observes calls inside the brokers: it records when group members send requests, and passes responses and ISR
@@ -60,12 +65,13 @@ class BrokerCallObserver:
         """Check whether a broker's ISR proposals wait without a request in flight. `now`: the time in s; None: the
         broker may not have run since the last check.
         """
-        waiting, authority = proposals.waiting(), cast("KraftControlPlane", proposals._authority)
-        if now is None or not waiting or self._in_flight[authority._own]:
+        authority = cast("KraftControlPlane", proposals._authority)
+        waiting = [] if now is None or self._in_flight[authority._own] else undecided(proposals)
+        if now is None or not waiting:
             self._unsent_since.pop(proposals, None)
             return
         idle_ms = round(1000 * (now - self._unsent_since.setdefault(proposals, now)))
-        self._found(CheckTrigger.UNSENT, UnsentProposals(len(waiting), idle_ms), waiting[0][0].state)
+        self._found(CheckTrigger.UNSENT, UnsentProposals(len(waiting), idle_ms), waiting[0][0])
 
     def clock(self, shard: GroupCoordinatorShard) -> MemberRequestTimes:
         """Return the record of when members sent requests to this shard of a group coordinator."""
@@ -84,6 +90,9 @@ class BrokerCallObserver:
             (GroupCoordinatorShard, "submit", self._submitted),
             (GroupCoordinatorShard, "settle", self._settled),
             *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "tick")),
+            (ClassicGroup, "expire", self._expired),
+            (MemberSessions, "due", self._due),
+            (TransactionCoordinatorShard, "decide", self._decided),
         ]
         with wrapped([*wrappers, *self._sessions.wrappers(), *self._brokers.wrappers()]):
             yield
@@ -92,7 +101,7 @@ class BrokerCallObserver:
         if self.observer is not None:
             self.observer.found(trigger, found, state)
 
-    def _found_on(self, trigger: CheckTrigger, found: Any, node: int) -> None:
+    def _found_on(self, trigger: CheckTrigger, found: Any, node: int | None) -> None:
         if self.observer is not None:
             self.observer.found_on(trigger, found, node)
 
@@ -199,6 +208,44 @@ class BrokerCallObserver:
                 return rule(shard, now)
 
         return move
+
+    def _expired(self, rule: Callable[..., None]) -> Callable[..., None]:
+        @wraps(rule)
+        def expire(group: ClassicGroup, now: ClockReading) -> None:
+            # While a group rebalances, members are removed also because it does not wait for them any longer.
+            members = {} if group.state in REBALANCES else group.members
+            before = {name: each.deadline_ms for name, each in members.items() if not each.unsynced}
+            rule(group, now)
+            for member_id, deadline_ms in before.items():
+                if member_id not in group.members:
+                    self._found_on(CheckTrigger.REMOVED, MemberRemoval(member_id, deadline_ms, now.mono_ms), None)
+
+        return expire
+
+    def _due(self, rule: Callable[..., list[str]]) -> Callable[..., list[str]]:
+        @wraps(rule)
+        def due(sessions: MemberSessions, now_ms: int) -> list[str]:
+            revoking = {name: at for name, (_, at) in sessions._revoking.items()}
+            deadlines = [dict(each) for each in (sessions._sessions, sessions._owed, revoking)]
+            removed = rule(sessions, now_ms)
+            for member_id in removed:
+                first_ms = min((each[member_id] for each in deadlines if member_id in each), default=None)
+                self._found_on(CheckTrigger.REMOVED, MemberRemoval(member_id, first_ms, now_ms), None)
+            return removed
+
+        return due
+
+    def _decided(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def decide(shard: TransactionCoordinatorShard, request: Any, now_ms: int, *more: Any) -> Any:
+            decision = rule(shard, request, now_ms, *more)
+            if type(request) is AbortTimedOutTransaction and decision.records:
+                open_ = shard.transactions[request.transactional_id]
+                found = TimedOutAbort(open_.transactional_id, open_.timeout_ms, now_ms - open_.started_ms)
+                self._found_on(CheckTrigger.TIMED_OUT, found, None)
+            return decision
+
+        return decide
 
     @contextmanager
     def _following(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[None]:

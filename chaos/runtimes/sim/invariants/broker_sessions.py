@@ -54,16 +54,16 @@ def fenced_after_its_session(found: BrokerSilence) -> str | None:
 class HeartbeatHistory:
     """Records the heartbeats that one controller got in its term. Times in ms of the controller's monotonic clock."""
 
-    __slots__ = ("_began_ms", "_heard_ms", "_predecessor", "_ticked_ms")
+    __slots__ = ("_began_ms", "_heard_ms", "_inherited_ms", "_ticked_ms")
 
-    def __init__(self, began_ms: int, predecessor: int | None) -> None:
+    def __init__(self, began_ms: int, predecessor: tuple[int, int] | None = None) -> None:
         """Begin the term of a controller at `began_ms`: all brokers' sessions begin anew then, except that of the
         previous controller. That session may have begun earlier, so it may end earlier. `predecessor`: the broker id of
-        the previous controller; None if it is not known.
+        the previous controller, and the time of its last answer; None if they are not known.
         """
         self._began_ms = self._ticked_ms = began_ms
         self._heard_ms: dict[int, int] = {}
-        self._predecessor = predecessor
+        self._inherited_ms = {} if predecessor is None else dict([predecessor])
 
     def heard(self, broker_id: int, now_ms: int) -> None:
         """Record a heartbeat, or a registration."""
@@ -78,16 +78,18 @@ class HeartbeatHistory:
         if gap_ms > timeout_ms // 2:
             self._began_ms = min(self._began_ms + gap_ms, now_ms)
             self._heard_ms = {broker: min(heard_ms + gap_ms, now_ms) for broker, heard_ms in self._heard_ms.items()}
+            # Whether a pause prolongs an inherited session is left open: it began in another term.
 
     def silence(self, broker_id: int, now_ms: int, timeout_ms: int) -> BrokerSilence:
-        """Return for how long a broker was silent."""
+        """Return for how long a broker was silent in this term."""
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, self._began_ms), timeout_ms)
 
-    def may_end_earlier(self, broker_id: int) -> bool:
-        """Return whether this broker's session may end earlier than a session that began with the controller's term. It
-        may if the broker was the previous controller and has sent no heartbeat in this term.
+    def longest_silence(self, broker_id: int, now_ms: int, timeout_ms: int) -> BrokerSilence:
+        """Return for how long a broker may count as silent: that of the previous controller may have begun before this
+        term.
         """
-        return broker_id == self._predecessor and broker_id not in self._heard_ms
+        began_ms = self._inherited_ms.get(broker_id, self._began_ms)
+        return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, began_ms), timeout_ms)
 
 
 class BrokerSessionObserver:
@@ -118,7 +120,7 @@ class BrokerSessionObserver:
             predecessor: tuple[int, int] | None = None,
         ) -> None:
             rule(controller, image, settings, rng, next_offset, now_ms, predecessor)
-            self._terms[controller] = HeartbeatHistory(now_ms, None if predecessor is None else predecessor[0])
+            self._terms[controller] = HeartbeatHistory(now_ms, predecessor)
 
         return begin
 
@@ -150,9 +152,8 @@ class BrokerSessionObserver:
             term.ticked(now_ms, timeout_ms)
             for record in (write.record for write in decision.records):
                 if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
-                    if not term.may_end_earlier(record.broker_id):
-                        silence = term.silence(record.broker_id, now_ms, timeout_ms)
-                        self._found(CheckTrigger.EXPIRED, silence, config.node_id)
+                    silence = term.longest_silence(record.broker_id, now_ms, timeout_ms)
+                    self._found(CheckTrigger.EXPIRED, silence, config.node_id)
             if not decision.records:
                 for broker in controller.image.brokers.values():
                     if not broker.fenced:

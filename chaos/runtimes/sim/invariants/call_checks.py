@@ -29,9 +29,9 @@ class CallChecks:
         if replica is not None:
             check_replica(self._report, trigger, found, replica)
 
-    def found_on(self, trigger: CheckTrigger, found: Any, node: int) -> None:
-        """Check the invariants of `trigger` (a kind of event) for a node as a whole. `found`: the value to check, for
-        example a `BrokerSilence`.
+    def found_on(self, trigger: CheckTrigger, found: Any, node: int | None) -> None:
+        """Check the invariants of this trigger for a value that concerns a node and no replica. `node`: its id, None if
+        the observed call does not show it.
         """
         for each in entered(trigger):
             if (wrong := each.check(found)) is not None:

@@ -36,7 +36,7 @@ class ContinuedSession(NamedTuple):
 
 
 class OmittedPartition(NamedTuple):
-    """Describes a partition of a fetch session that a response leaves out, because nothing of it has changed."""
+    """Describes a partition of a fetch session that a response leaves out."""
 
     key: PartitionKey
     error: str
@@ -44,6 +44,8 @@ class OmittedPartition(NamedTuple):
     now: SentOffsets
     sent: SentOffsets | None
     """Holds the offsets in the last response that named the partition; None if no response has named it."""
+    unread: bool = False
+    """Is True if there are records at the requested offset, and the response has no records of any partition."""
 
 
 class FetcherPosition(NamedTuple):
@@ -83,7 +85,8 @@ def session_is_continued(found: ContinuedSession) -> str | None:
 @invariant("session-omits-the-unchanged", CheckTrigger.OMITTED, "KIP-227: a response has what has changed")
 def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
     """A response of a fetch session leaves out a partition only if nothing has changed: the partition can be read from
-    the requested position, and its high watermark and log start offset are those that the fetcher got last.
+    the requested position, and its high watermark and log start offset are those that the fetcher got last. It leaves
+    out records only if it has records of other partitions: the first batch always fits (KIP-74).
     """
     where = f"partition {found.key[1]} is not in the response"
     if found.error:
@@ -92,6 +95,8 @@ def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
         return f"{where}, and was in no response of the session before"
     if found.now != found.sent:
         return f"{where}; its high watermark and log start are {found.now}, and the fetcher got {found.sent}"
+    if found.unread:
+        return f"{where}, and has records at the requested offset; the response has none"
     return None
 
 
@@ -114,10 +119,12 @@ class ServedSession:
     sent.
     """
 
-    __slots__ = ("epoch", "parts", "sent")
+    __slots__ = ("epoch", "has_records", "parts", "sent")
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
+        self.has_records = False
+        """Is True if the last response has records."""
         self.parts: dict[PartitionKey, FetchRequestPartition] = {}
         self.sent: dict[PartitionKey, SentOffsets] = {}
 
@@ -139,7 +146,10 @@ class ServedSession:
     def answered(self, response: Iterable[tuple[bytes, FetchResponsePartition]]) -> set[PartitionKey]:
         """Apply a response. Returns the partitions of the session that it leaves out."""
         omitted = set(self.parts)
+        self.has_records = False
         for key, part in response:
+            if part.records:
+                self.has_records = True
             place = key, part.index
             omitted.discard(place)
             self.sent[place] = part.high_watermark, part.log_start_offset

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.broker.coordinators.groups.values import GroupState
-from squall.chaos.runtimes.sim.invariants.group_times import GroupTimeouts, MemberTimes, MovedRevocation, RebalanceTimes
+from squall.chaos.runtimes.sim.invariants.group_times import (
+    GroupTimeouts,
+    MemberTimes,
+    MovedRevocation,
+    RebalanceTimes,
+    RevocationTimes,
+    ShortSession,
+)
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
@@ -20,7 +27,10 @@ class MemberRequestTimes:
     """Records when each member of one shard's groups last sent a request, in ms of the coordinator's monotonic clock.
     """
 
-    __slots__ = ("_heard", "_is_consumer", "_moved", "_rebalances", "_revoking")
+    __slots__ = (
+        *("_asked", "_deadlines", "_followed_ms", "_heard", "_is_consumer"),
+        *("_moved", "_rebalances", "_revoking", "_short"),
+    )
 
     def __init__(self) -> None:
         self._heard: dict[str, dict[str, int]] = {}
@@ -29,11 +39,20 @@ class MemberRequestTimes:
         """Maps a group to True if it was a consumer group (KIP-848) at the last call of `follow`."""
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
-        self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
-        """Maps a group and a member id to (member epoch in which the member was asked to revoke partitions, deadline).
+        self._revoking: dict[str, dict[str, tuple[int, int, RevocationTimes]]] = {}
+        """Maps a group and a member id to (member epoch in which the member was asked to revoke partitions, deadline
+        now, times when that began).
         """
         self._moved: dict[str, list[MovedRevocation]] = {}
         """Maps a group to the revocations whose deadline has moved since `times` was last called."""
+        self._asked: dict[str, list[RevocationTimes]] = {}
+        """Maps a group to the revocations that have begun since `times` was last called."""
+        self._followed_ms: dict[str, int] = {}
+        """Maps a group to the time of the last call of `follow`."""
+        self._deadlines: dict[str, dict[str, MemberTimes]] = {}
+        """Maps a group and a member id to the member's times at the last call of `follow`."""
+        self._short: dict[str, list[ShortSession]] = {}
+        """Maps a group to the deadlines set too early since `times` was last called."""
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
         """Record that a member has sent a request."""
@@ -48,43 +67,86 @@ class MemberRequestTimes:
         (KIP-848).
         """
         members, waiting = _members_of(shard, group_id)
-        sessions = shard.consumers._sessions.get(group_id)
-        before, revoking = self._revoking.pop(group_id, {}), {} if sessions is None else dict(sessions._revoking)
-        for member_id, (epoch, until_ms) in revoking.items():
-            was_epoch, was_ms = before.get(member_id, (-1, -1))
-            # A deadline that has passed may be set anew.
-            if epoch == was_epoch and until_ms != was_ms > now_ms:
-                self._moved.setdefault(group_id, []).append(MovedRevocation(member_id, epoch, was_ms, until_ms))
-        if revoking:
-            self._revoking[group_id] = revoking
         is_consumer = group_id in shard.ledger.consumers
         known = self._heard.get(group_id, {}) if is_consumer == self._is_consumer.get(group_id, is_consumer) else {}
         self._is_consumer[group_id] = is_consumer
         self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
+        if is_consumer:
+            self._follow_revocations(shard, group_id, now_ms)
+        self._follow_deadlines(shard, group_id, now_ms)
+        self._followed_ms[group_id] = now_ms
+
+    def _follow_revocations(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
+        members, sessions = shard.ledger.consumers[group_id].members, shard.consumers._sessions.get(group_id)
+        before, revoking = self._revoking.pop(group_id, {}), {}
+        for member_id, (epoch, until_ms) in () if sessions is None else sessions._revoking.items():
+            was_epoch, was_ms, times = before.get(member_id, (-1, -1, None))
+            if epoch != was_epoch or times is None:
+                rebalance_ms = members[member_id].rebalance_ms if member_id in members else 0
+                earliest_ms = self._followed_ms.get(group_id, until_ms - rebalance_ms)
+                times = RevocationTimes(member_id, earliest_ms, now_ms, until_ms, rebalance_ms)
+                self._asked.setdefault(group_id, []).append(times)
+            # A deadline that has passed may be set anew.
+            elif until_ms != was_ms > now_ms:
+                self._moved.setdefault(group_id, []).append(MovedRevocation(member_id, epoch, was_ms, until_ms))
+            revoking[member_id] = epoch, until_ms, times
+        if revoking:
+            self._revoking[group_id] = revoking
+
+    def _follow_deadlines(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
+        """Record the deadlines that were set too early since the last call of `follow`. When a deadline was set is not
+        known exactly, but it was after that call.
+        """
+        before, followed_ms = self._deadlines.get(group_id, {}), self._followed_ms.get(group_id)
+        members = self._deadlines[group_id] = {each.member_id: each for each in self._members(shard, group_id)}
+        if followed_ms is None:
+            return
+        for member_id, each in members.items():
+            was = before.get(member_id)
+            if each.deadline_ms is None or each.waits or (was is not None and was.deadline_ms == each.deadline_ms):
+                continue
+            # A member whose removal could not be written is removed a little later.
+            if was is not None and was.deadline_ms is not None and was.deadline_ms <= now_ms:
+                continue
+            earliest_ms = followed_ms + min(each.session_ms, each.session_ms if was is None else was.session_ms)
+            if each.deadline_ms < earliest_ms:
+                short = ShortSession(member_id, each.deadline_ms, earliest_ms)
+                self._short.setdefault(group_id, []).append(short)
 
     def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:
         """Restart all time-outs now, because the coordinator could not act on them: it could not write to its log, or
         was not running.
         """
-        self._rebalances.clear()
-        self._moved.clear()
+        for kept in (self._rebalances, self._moved, self._revoking, self._asked, self._followed_ms, self._short):
+            kept.clear()
         for group_id in (*shard.groups, *shard.ledger.consumers):
             self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
 
     def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimeouts]:
         """Yield the deadlines and time-outs of each group of the shard."""
-        moved, self._moved = self._moved, {}
+        moved, asked, short = self._moved, self._asked, self._short
+        self._moved, self._asked, self._short = {}, {}, {}
         for group_id in dict.fromkeys((*shard.groups, *shard.ledger.consumers)):
             self.follow(shard, group_id, now_ms)
             classic, consumer = shard.groups.get(group_id), shard.ledger.consumers.get(group_id)
-            look_ms = shard.deadline_of(group_id)
+            if consumer is None and classic is None:
+                continue
+            members = self._members(shard, group_id)
+            found = GroupTimeouts(group_id, now_ms, shard.deadline_of(group_id), members, None, None)
             if consumer is not None:
-                members = self._of_consumers(shard, consumer)
-                yield GroupTimeouts(group_id, now_ms, look_ms, members, None, None, tuple(moved.get(group_id, ())))
+                revoking = tuple(times for _, _, times in self._revoking.get(group_id, {}).values())
+                asked_now = tuple(asked.get(group_id, ()))
+                found = found._replace(moved=tuple(moved.get(group_id, ())), revoking=revoking, asked=asked_now)
             elif classic is not None:
-                members = self._of_classics(classic)
-                rebalance = self._rebalance(classic, now_ms)
-                yield GroupTimeouts(group_id, now_ms, look_ms, members, classic.leader, rebalance)
+                found = found._replace(leader=classic.leader, rebalance=self._rebalance(classic, now_ms))
+            yield found._replace(short=tuple(short.get(group_id, ())))
+
+    def _members(self, shard: GroupCoordinatorShard, group_id: str) -> tuple[MemberTimes, ...]:
+        """Return the times of a group's members."""
+        classic, consumer = shard.groups.get(group_id), shard.ledger.consumers.get(group_id)
+        if consumer is not None:
+            return self._of_consumers(shard, consumer)
+        return () if classic is None else self._of_classics(classic)
 
     def _of_classics(self, group: ClassicGroup) -> tuple[MemberTimes, ...]:
         heard = self._heard[group.group_id]

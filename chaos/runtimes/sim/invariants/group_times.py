@@ -40,6 +40,20 @@ class RebalanceTimes(NamedTuple):
     """Is the longest rebalance time-out of all members that the group has had since the rebalance began."""
 
 
+class RevocationTimes(NamedTuple):
+    """Describes a member's deadline to revoke partitions (KIP-848)."""
+
+    member_id: str
+    earliest_ms: int
+    """Is the last moment at which the member was known not to be asked yet."""
+    latest_ms: int
+    """Is the first moment at which the member was known to be asked."""
+    deadline_ms: int
+    """Is the deadline that the member got first in its member epoch."""
+    rebalance_ms: int
+    """Is the member's rebalance time-out."""
+
+
 class MovedRevocation(NamedTuple):
     """Records that a member's deadline for revoking partitions (KIP-848) was changed from `before_ms` to `after_ms`
     before it had passed.
@@ -50,6 +64,28 @@ class MovedRevocation(NamedTuple):
     """Is the member epoch in which the member was asked to revoke partitions."""
     before_ms: int
     after_ms: int
+
+
+class ShortSession(NamedTuple):
+    """Describes a deadline that a member got, and that is earlier than its session time-out allows. Times in ms of the
+    coordinator's monotonic clock.
+    """
+
+    member_id: str
+    deadline_ms: int
+    earliest_ms: int
+    """Is the earliest deadline allowed: the deadline was set after a known moment, and lasts for a session time-out."""
+
+
+class MemberRemoval(NamedTuple):
+    """Describes a member that its coordinator removes because time has passed. Times in ms of the coordinator's
+    monotonic clock.
+    """
+
+    member_id: str
+    deadline_ms: int | None
+    """Is the first deadline of the member; None if it had none."""
+    now_ms: int
 
 
 class GroupTimeouts(NamedTuple):
@@ -70,6 +106,12 @@ class GroupTimeouts(NamedTuple):
     """
     moved: tuple[MovedRevocation, ...] = ()
     """Lists the revocations whose deadline has moved since the last check."""
+    revoking: tuple[RevocationTimes, ...] = ()
+    """Lists the members that have to revoke partitions now."""
+    asked: tuple[RevocationTimes, ...] = ()
+    """Lists the members that were asked to revoke partitions since the last check."""
+    short: tuple[ShortSession, ...] = ()
+    """Lists the deadlines set since the last check that are too early."""
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
@@ -121,6 +163,42 @@ def revocation_deadline_stays(now: GroupTimeouts) -> str | None:
     for member_id, epoch, before_ms, after_ms in now.moved:
         return f"member {member_id} had to give up partitions in epoch {epoch} by {before_ms} ms, then by {after_ms} ms"
     return None
+
+
+@invariant("revocation-ends", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
+def revocation_ends(now: GroupTimeouts) -> str | None:
+    """A member has its rebalance time-out to revoke partitions, and is removed from its group if it has not revoked
+    them by then, while its coordinator serves and can write to its log.
+    """
+    for each in now.asked:
+        if not each.earliest_ms <= each.deadline_ms - each.rebalance_ms <= each.latest_ms:
+            return (
+                f"member {each.member_id} was asked to give up partitions between {each.earliest_ms} and "
+                f"{each.latest_ms} ms, by {each.deadline_ms} ms; its rebalance time-out is {each.rebalance_ms} ms"
+            )
+    for each in now.revoking:
+        if now.now_ms > each.deadline_ms + MARGIN_MS:
+            late_ms = now.now_ms - each.deadline_ms
+            return f"member {each.member_id} had to give up partitions {late_ms} ms ago, and is still a member"
+    return None
+
+
+@invariant("session-is-whole", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
+def session_is_whole(now: GroupTimeouts) -> str | None:
+    """When a member's deadline is set, the member gets its whole session time-out."""
+    for member_id, deadline_ms, earliest_ms in now.short:
+        return f"member {member_id} has to send a request by {deadline_ms} ms, too early before {earliest_ms} ms"
+    return None
+
+
+@invariant("removed-after-its-deadline", CheckTrigger.REMOVED, "KIP-62, KIP-848: session and rebalance time-outs")
+def removed_after_its_deadline(found: MemberRemoval) -> str | None:
+    """A coordinator removes a member by its own decision only if one of the member's deadlines has passed. (A classic
+    group that rebalances may also remove members that it does not wait for any longer; they are not checked.)
+    """
+    if found.deadline_ms is not None and found.deadline_ms <= found.now_ms:
+        return None
+    return f"member {found.member_id} was removed at {found.now_ms} ms, its first deadline is {found.deadline_ms} ms"
 
 
 @invariant("leader-is-a-member", CheckTrigger.GROUP_TIMES, "JoinGroup: the leader assigns, so it is a member")

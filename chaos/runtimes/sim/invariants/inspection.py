@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.broker.log.producer_rules import ProducerStateEntry
     from squall.broker.replicas.hosted_partition import HostedPartition
+    from squall.broker.replicas.isr_proposals import IsrProposals
     from squall.broker.replication import Partition
+    from squall.broker.replication.values import ProposeIsr
     from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay
 
 
@@ -114,6 +116,15 @@ def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any 
         state.is_leader,
     )
     return _new(ReplicaSnapshot, fields)
+
+
+def undecided(proposals: IsrProposals) -> list[tuple[Partition, ProposeIsr]]:
+    """Return the ISR proposals of a broker that the controller has not decided, each with its partition. They are read
+    from the partitions, and not from the broker's own list of what it has to send.
+    """
+    assert proposals.replicas is not None
+    states = (hosted.state for hosted in proposals.replicas.hosted())
+    return [(state, state.pending) for state in states if state.pending is not None]
 
 
 def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int], ...]:

@@ -36,7 +36,7 @@ class IsrRemoval(NamedTuple):
 
 
 class UnsentProposals(NamedTuple):
-    """Describes a leader's ISR proposals that the controller has not decided, while no AlterPartition request is in
+    """Describes a broker's ISR proposals that the controller has not decided, while no AlterPartition request is in
     flight.
     """
 
@@ -56,12 +56,17 @@ class LatestOffsetResponse(NamedTuple):
 
 
 class SettingsInForce(NamedTuple):
-    """Holds the settings that a replica's log uses, and those that the node's image has for its topic."""
+    """Holds the settings that a replica uses, and beside each the one that follows from its node's configuration and
+    image.
+    """
 
     log: LogConfig
     image: LogConfig
     min_isr: int
     image_min_isr: int
+    lag_ms: int
+    """Is replica.lag.time.max.ms, as the replica's state machine has it."""
+    node_lag_ms: int
 
 
 @invariant("removed-after-the-lag-time", CheckTrigger.ISR_REMOVAL, "KIP-16: replica.lag.time.max.ms; KAFKA-1546")
@@ -99,7 +104,7 @@ def listed_offset_is_committed(found: LatestOffsetResponse) -> str | None:
 @invariant("settings-in-force", CheckTrigger.SETTINGS, "KIP-226: a setting that was altered at run time is in force")
 def settings_in_force(found: SettingsInForce) -> str | None:
     """The settings that a replica's log uses, and its min.insync.replicas, are those that its node's image has for the
-    topic.
+    topic; its lag time is that of its node.
     """
     for name in LogConfig.__slots__:
         here, wanted = getattr(found.log, name), getattr(found.image, name)
@@ -107,6 +112,8 @@ def settings_in_force(found: SettingsInForce) -> str | None:
             return f"{name} is {here}, and by the image {wanted}"
     if found.min_isr != found.image_min_isr:
         return f"min.insync.replicas is {found.min_isr}, and by the image {found.image_min_isr}"
+    if found.lag_ms != found.node_lag_ms:
+        return f"replica.lag.time.max.ms is {found.lag_ms}, and on its node {found.node_lag_ms}"
     return None
 
 
@@ -176,4 +183,6 @@ class SettingsOfImage:
             topic = topic_config(broker, own)
             wanted = LogConfig.of(topic, **of_broker(broker))
             found = self._found[key] = config, wanted, topic.min_insync_replicas  # keeps the id from being used again
-        return SettingsInForce(log, found[1], state.settings.min_insync_replicas, found[2])
+        used = state.settings
+        lag_ms, node_lag_ms = used.replica_lag_time_max_ms, config.replica_lag_time_max_ms
+        return SettingsInForce(log, found[1], used.min_insync_replicas, found[2], lag_ms, node_lag_ms)

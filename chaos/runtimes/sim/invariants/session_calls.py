@@ -13,6 +13,7 @@ from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.fetch_session import FetchSession, FetchSessions
 from squall.broker.protocol.fetch_sessions import FINAL_EPOCH
 from squall.broker.replicas.fetcher_session import FetcherSession
+from squall.broker.replication.rules import READ_COMMITTED
 from squall.broker.replication.values import NO_EPOCH
 from squall.chaos.runtimes.sim.invariants.fetch_sessions import (
     ContinuedSession,
@@ -25,6 +26,7 @@ from squall.chaos.runtimes.sim.invariants.fetch_sessions import (
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 
 if TYPE_CHECKING:
+    from squall.broker.apis.fetch import DelayedFetch
     from squall.broker.protocol.hot import FetchIn
     from squall.broker.replicas.fetcher_session import PartitionFetchState
     from squall.broker.replicas.hosted_partition import HostedPartition
@@ -100,13 +102,20 @@ class FetchSessionObserver:
 
     def _answered(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(rule)
-        def answer(api: FetchApi, fetch: Any) -> None:
+        def answer(api: FetchApi, fetch: DelayedFetch) -> None:
             self._omitted = set()
             rule(api, fetch)
+            session = fetch.session
+            if session is None or not self._omitted:
+                return
+            model = self._served[session]
             for key in self._omitted:
-                hosted, model = _hosted(api, fetch.session, key), self._served[fetch.session]
-                if hosted is not None and not _may_be_omitted(model, key, hosted):
-                    self._found(CheckTrigger.OMITTED, _omission(model, key, hosted), hosted.state)
+                hosted = _hosted(api, session, key)
+                if hosted is None:
+                    continue
+                unread = not model.has_records and model.parts[key].offset < _limit(fetch, hosted)
+                if unread or not _may_be_omitted(model, key, hosted):
+                    self._found(CheckTrigger.OMITTED, _omission(model, key, hosted, unread=unread), hosted.state)
 
         return answer
 
@@ -152,7 +161,16 @@ def _may_be_omitted(model: ServedSession, key: PartitionKey, hosted: HostedParti
     )
 
 
-def _omission(model: ServedSession, key: PartitionKey, hosted: HostedPartition) -> OmittedPartition:
+def _limit(fetch: DelayedFetch, hosted: HostedPartition) -> int:
+    """Return the exclusive end offset of the records that a fetcher may read."""
+    if fetch.replica_id >= 0:
+        return hosted.state.log_end_offset
+    if fetch.isolation == READ_COMMITTED:
+        return hosted.state.last_stable_offset(hosted.first_unstable_offset())
+    return hosted.state.high_watermark
+
+
+def _omission(model: ServedSession, key: PartitionKey, hosted: HostedPartition, *, unread: bool) -> OmittedPartition:
     part, state, log = model.parts[key], hosted.state, hosted.log
     error = state.check_leader_epoch(part.leader_epoch)
     if error:
@@ -163,7 +181,8 @@ def _omission(model: ServedSession, key: PartitionKey, hosted: HostedPartition) 
         problem = f"offset {part.offset} is outside of {log.log_start_offset} to {state.log_end_offset}"
     else:
         problem = ""
-    return OmittedPartition(key, problem, (state.high_watermark, log.log_start_offset), model.sent.get(key))
+    offsets = state.high_watermark, log.log_start_offset
+    return OmittedPartition(key, problem, offsets, model.sent.get(key), unread)
 
 
 def _position(following: PartitionFetchState) -> FetcherPosition:

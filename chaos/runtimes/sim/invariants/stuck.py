@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from squall.chaos.runtimes.sim.invariants.inspection import undecided
+
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 
@@ -57,8 +59,7 @@ def _of_partition(known: PartitionModel) -> list[str]:
 
 def _proposals(sim: Any) -> list[str]:
     lines = []
-    for hosted, proposal in sim.node.proposals.waiting():
-        state = hosted.state
+    for state, proposal in undecided(sim.node.proposals):
         lines.append(
             f"{state.topic}-{state.index}: node {sim.id} waits for its proposed ISR {list(proposal.members)} "
             f"in epoch {proposal.leader_epoch}.{proposal.partition_epoch}"

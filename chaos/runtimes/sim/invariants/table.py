@@ -140,6 +140,8 @@ class CheckTrigger(StrEnum):
     """Means that a periodic check of a serving coordinator finds a transaction over its time-out: check(found:
     OverdueTransaction).
     """
+    TIMED_OUT = "timed out"
+    """Means that a coordinator decides to abort a transaction because of its time-out: check(found: TimedOutAbort)."""
     ISR_REMOVAL = "ISR removal"
     """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
     UNSENT = "unsent"
@@ -173,6 +175,8 @@ class CheckTrigger(StrEnum):
     GROUP_TIMES = "group times"
     """Means that the time has come for the periodic check of a serving coordinator's groups: check(now: GroupTimeouts).
     """
+    REMOVED = "removed"
+    """Means that a group coordinator removes a member because time has passed: check(found: MemberRemoval)."""
     ORDER = "order"
     """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
     with the request that took effect last.

@@ -40,6 +40,15 @@ class OverdueTransaction(NamedTuple):
     """
 
 
+class TimedOutAbort(NamedTuple):
+    """Describes a coordinator's decision to abort a transaction because of its time-out. Times in ms."""
+
+    transactional_id: str
+    timeout_ms: int
+    open_ms: int
+    """Is the time for which the transaction has been open, by the coordinator's wall clock."""
+
+
 class ReadCommittedAnswer(NamedTuple):
     """Describes one partition of a read_committed Fetch response that has records."""
 
@@ -82,6 +91,16 @@ def transaction_times_out(found: OverdueTransaction) -> str | None:
         f"{found.transactional_id} has been open for {found.open_ms} ms, its time-out is {found.timeout_ms} ms; its "
         f"coordinator looks every {found.interval_ms} ms"
     )
+
+
+@invariant("aborted-after-its-timeout", CheckTrigger.TIMED_OUT, "KIP-98: transaction.timeout.ms")
+def aborted_after_its_timeout(found: TimedOutAbort) -> str | None:
+    """A coordinator aborts a transaction by its own decision only if the transaction has been open for longer than its
+    time-out.
+    """
+    if found.open_ms > found.timeout_ms:
+        return None
+    return f"{found.transactional_id} was aborted after {found.open_ms} ms, its time-out is {found.timeout_ms} ms"
 
 
 @invariant("aborted-are-listed", CheckTrigger.FETCHED, "KIP-98: AbortedTransactions of a Fetch response")
