@@ -380,11 +380,6 @@ class BrokerConfig:
         return self.log_dirs[0] if self.log_dirs else self.log_dir
 
     @property
-    def metadata_dir(self) -> str:
-        """Returns the directory that contains the directory of the metadata log."""
-        return self.metadata_log_dir or self.data_dir
-
-    @property
     def inter_broker_listener(self) -> str:
         """Returns the name of the listener for traffic between nodes: the configured name, else INTERNAL, else the
         first listener.

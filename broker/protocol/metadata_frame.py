@@ -39,7 +39,6 @@ CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
 _TYPE_OF: Final = {found: kind for kind, found in CONTROL_RECORDS.items()}
 _KEY: Final = Struct(">hh")
 _INT16: Final = Struct(">h")
-_MARKER: Final = Struct(">hi")
 
 
 def encode_metadata_record(message: Message, version: int) -> bytes:
@@ -109,19 +108,3 @@ def control_type(key: Buffer | None) -> int:
     if version < 0:
         raise MalformedFrame(f"a control record of version {version}")
     return int(kind)
-
-
-def encode_end_marker(commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Return key and value of the record that ends a transaction in a partition."""
-    return _KEY.pack(0, COMMIT if commit else ABORT), _MARKER.pack(0, coordinator_epoch)
-
-
-def decode_end_marker(key: Buffer | None, value: Buffer | None) -> tuple[bool, int]:
-    """Return whether the transaction committed, and the coordinator epoch, of a marker. Raises only MalformedFrame."""
-    kind = control_type(key)
-    if kind not in (ABORT, COMMIT) or value is None or len(value) < _MARKER.size:
-        raise MalformedFrame(f"a control record of type {kind} that ends no transaction")
-    version, epoch = _MARKER.unpack_from(value, 0)
-    if version < 0:
-        raise MalformedFrame(f"an end marker of version {version}")
-    return kind == COMMIT, int(epoch)

@@ -187,13 +187,9 @@ class Partition(PartitionRules):
         self._check()
         return tuple(effects)
 
-    def stop(self, leader_epoch: int = NO_EPOCH) -> Effects:
-        """Stop this replica, because the control plane no longer assigns it to this broker. `leader_epoch` is the
-        leader epoch of the order, if the order has one.
-        """
+    def stop(self) -> Effects:
+        """Stop this replica, because the control plane no longer assigns it to this broker."""
         self._check()
-        if self.is_stale_stop(leader_epoch):
-            return NO_EFFECTS
         effects: list[Effect] = [LeadershipLost(self.leader_epoch)] if self.is_leader else []
         if self.is_follower:
             effects.append(StopFetching())

@@ -16,7 +16,6 @@ from squall.broker.coordinators.groups.values import (
     CommitOffsets,
     GroupRecord,
     GroupState,
-    MemberRecord,
     OffsetAndMetadata,
     SyncGroup,
     TxnOffsetCommit,
@@ -240,8 +239,3 @@ def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retentio
     if group is not None and group.protocol_type and group.since_ms != NO_TIME:
         base = group.since_ms
     return wall_ms - base >= retention_ms
-
-
-def same_members(one: tuple[MemberRecord, ...], other: tuple[MemberRecord, ...]) -> bool:
-    """Return whether two records have the same members with the same assignments, in any order."""
-    return sorted(one, key=lambda m: m.member_id) == sorted(other, key=lambda m: m.member_id)

@@ -12,7 +12,7 @@ buffer that was passed in, and valid as long as the buffer is.
 from __future__ import annotations
 
 from squall.broker.protocol.hot.fetch_request import decode_fetch, encode_fetch_request
-from squall.broker.protocol.hot.fetch_response import chunks_length, decode_fetch_response, encode_fetch_response
+from squall.broker.protocol.hot.fetch_response import decode_fetch_response, encode_fetch_response
 from squall.broker.protocol.hot.produce import decode_produce, encode_produce_response
 from squall.broker.protocol.hot.types import (
     MAX_BYTES_UNLIMITED,
@@ -40,7 +40,6 @@ __all__ = [
     "ProducePart",
     "ProducePartOut",
     "Topic",
-    "chunks_length",
     "decode_fetch",
     "decode_fetch_response",
     "decode_produce",

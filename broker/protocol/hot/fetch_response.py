@@ -151,11 +151,6 @@ def _fetched_classic(
     return chunks
 
 
-def chunks_length(chunks: Sequence[Any]) -> int:
-    """Return the total size of all chunks of a response, in bytes."""
-    return sum(len(chunk) if isinstance(chunk, _IN_MEMORY) else chunk.length for chunk in chunks)
-
-
 def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
     """Read a Fetch response, versions 4 to 18, from byte `at` to the end of `view`. Records are slices of `view`."""
     try:

@@ -26,7 +26,7 @@ from squall.broker.protocol.schema.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.coordinators.transactions.values import TopicPartition, TransactionMetadata
@@ -104,8 +104,6 @@ class MarkerSender:
         self._busy: dict[int, None] = {}
         """Holds the brokers that have not answered their last request yet."""
         self._start_soon: Callable[..., None] | None = None
-        self.write_here: Callable[[WriteTxnMarkersRequest], Awaitable[Any]] | None = None
-        """Writes markers to partitions that this broker leads itself."""
         self._wanted = env.signal()
 
     def bind(self, start_soon: Callable[..., None]) -> None:
@@ -181,12 +179,9 @@ class MarkerSender:
     async def _send(self, broker_id: int, batch: Batch) -> None:
         request = WriteTxnMarkersRequest(markers=[job.marker(found) for job, found in batch])
         try:
-            if broker_id == self._node_id and self.write_here is not None:
-                response = await self.write_here(request)
-            else:
-                response = await self._peers.request(
-                    broker_id, ApiKey.WRITE_TXN_MARKERS, VERSION, request, self._timeout_ms, lane=LANE
-                )
+            response = await self._peers.request(
+                broker_id, ApiKey.WRITE_TXN_MARKERS, VERSION, request, self._timeout_ms, lane=LANE
+            )
         except OSError as error:
             self._env.trace("markers_unanswered", broker=broker_id, why=str(error))
             response = None

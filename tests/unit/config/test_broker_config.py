@@ -345,8 +345,6 @@ def test_roles_say_what_a_node_does() -> None:
 def test_directory_of_the_logs_is_log_dirs_or_else_log_dir() -> None:
     assert config(log_dir="/a").data_dir == "/a"
     assert config(log_dir="/a", log_dirs="/b").data_dir == "/b"
-    assert config(log_dirs="/b").metadata_dir == "/b"
-    assert config(log_dirs="/b", metadata_log_dir="/c").metadata_dir == "/c"
 
 
 def test_altered_configuration_keeps_what_was_given_and_is_validated_as_a_whole() -> None:

@@ -133,11 +133,8 @@ def test_response_headers_that_are_none_are_malformed(frame: bytes) -> None:
         header.decode_response_header(memoryview(frame), 3, 12)
 
 
-def test_error_codes_and_what_may_be_retried_are_kafkas() -> None:
+def test_error_codes_are_kafkas() -> None:
     assert {(code.name, code.value) for code in ErrorCode} == {(c.name.upper(), int(c.value)) for c in KioErrorCode}
-    assert {int(code) for code in errors.RETRIABLE} == {int(code.value) for code in KioErrorCode if code.retriable}
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
-    assert not ErrorCode.NONE.retriable
 
 
 def test_codes_of_newer_peers_have_a_name_too() -> None:

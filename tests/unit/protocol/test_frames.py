@@ -143,16 +143,6 @@ def test_control_records_that_are_none_are_malformed(key: bytes | None, value: b
         metadata_frame.decode_control_record(key, value)
 
 
-@pytest.mark.parametrize("commit", (True, False))
-def test_end_markers_have_kafkas_bytes(commit: bool) -> None:
-    key, value = metadata_frame.encode_end_marker(commit, 7)
-    assert (key, value) == (bytes((0, 0, 0, commit)), b"\0\0\0\0\0\x07")
-    assert metadata_frame.decode_end_marker(key, value) == (commit, 7)
-    for bad in ((b"\0\0\0\2", value), (key, None), (key, value[:5]), (None, value), (key, b"\xff\xff" + value[2:])):
-        with pytest.raises(MalformedFrame):
-            metadata_frame.decode_end_marker(*bad)
-
-
 def test_an_offset_commit_has_kafkas_bytes() -> None:
     key = group_records.OffsetCommitKey("g", "t", 3)
     value = group_records.OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9)

@@ -76,9 +76,9 @@ def test_echo_of_the_state_in_force_does_not_forget_the_pending_proposal() -> No
 
 def test_old_order_to_stop_is_ignored_and_a_present_one_is_not() -> None:
     partition = leader()
-    assert partition.stop(leader_epoch=4) == NO_EFFECTS
-    assert partition.is_leader
-    partition.stop(leader_epoch=5)
+    assert partition.is_stale_stop(4)
+    assert not partition.is_stale_stop(5)
+    partition.stop()
     assert not partition.is_leader
 
 
