@@ -103,8 +103,8 @@ def strong_isr(known: PartitionModel) -> str | None:
 
 @invariant("valid-high-watermark", CheckTrigger.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
 def valid_high_watermark(known: PartitionModel) -> str | None:
-    """In the leader epoch that the control plane decided last, the log of each member of the ISR reaches the leader's
-    high watermark.
+    """The log of each member of the ISR reaches the leader's high watermark, in the leader epoch that the control
+    plane decided last.
     """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
@@ -263,8 +263,8 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
 
 @invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
-    """At the end of a simulation, when the cluster has converged, every replica holds every committed batch, and the
-    leader has committed its whole log. (On a disk with flipped bits, a replica's log may differ, but must end at the
+    """Every replica holds every committed batch, and the leader has committed its whole log, at the end of a
+    simulation, when the cluster has converged. (On a disk with flipped bits, a replica's log may differ, but must end at the
     same offset.)
     """
     if known.truth is None:

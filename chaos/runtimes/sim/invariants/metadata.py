@@ -65,7 +65,7 @@ class QuorumModel:
 
 @invariant("one-controller-per-epoch", CheckTrigger.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
 def one_controller_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """At most one node ever leads the quorum in one epoch."""
+    """No two nodes ever lead the quorum in the same epoch."""
     if not now.leads:
         return None
     other = quorum.leaders.get(now.epoch, now.node)

@@ -63,7 +63,7 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """In the epoch cache, epochs and their first offsets rise strictly. No epoch in it is newer than the replica's
+    """The epochs in the epoch cache, and their first offsets, rise strictly. No epoch in it is newer than the replica's
     leader epoch, and none begins after the log's end. The last epoch in a leader's cache is its own.
     """
     entries = now.epochs
