@@ -264,8 +264,8 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
 @invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
     """Every replica holds every committed batch, and the leader has committed its whole log, at the end of a
-    simulation, when the cluster has converged. (On a disk with flipped bits, a replica's log may differ, but must end at the
-    same offset.)
+    simulation, when the cluster has converged. (On a disk with flipped bits, a replica's log may differ, but must end
+    at the same offset.)
     """
     if known.truth is None:
         return None
