@@ -93,7 +93,7 @@ class DelayedFetch:
         self.api.answer(self)
 
     def wake(self) -> None:
-        """Respond if the change of a watched partition gives enough to send, else wait on."""
+        """Respond if the change of a watched partition brought an error or enough bytes (`min_bytes`), else wait on."""
         if self.done:
             return
         api = self.api
@@ -125,7 +125,7 @@ class FetchPartitionWaiter:
         self._fetch, self._look = fetch, [(place, fetch.wants[place])]
 
     def wake(self) -> None:
-        """Send the response if the partition now gives enough to send, else wait on (see `Wakeable`)."""
+        """Send the response if the partition's change brought an error or enough bytes (`min_bytes`), else wait on."""
         fetch = self._fetch
         if fetch.done:
             return
@@ -213,9 +213,9 @@ class FetchApi:
     def _fetch_of_session(
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
-        """Build a follower's fetch of all partitions in its session. It checks those that changed or that the request
-        names. Every LOOK_EVERY_MS, and when a coordinator wakes followers, it checks all: only a check acknowledges
-        records, and no follower must seem to lag. `find` maps a topic's id or name to its local replicas.
+        """Build a follower's fetch of all partitions in its session. Check the partitions that changed or that the
+        request names. Every LOOK_EVERY_MS, and when a coordinator wakes followers, check all: only a check acknowledges
+        records, and without one the follower would seem to lag. `find` maps a topic's id or name to local replicas.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.wake_round
@@ -466,8 +466,8 @@ def _partition_request(find: Find, key: bytes, part: FetchRequestPartition) -> P
 
 
 def _is_unchanged(want: PartitionRequest) -> bool:
-    """Return whether a follower needs no response for a partition: it has all records and was sent the current offsets.
-    Its last record is of the leader's present epoch, or its log is empty (NO_EPOCH), so it cannot have diverged.
+    """Return whether a partition's follower needs no response: it has all records and was sent the current high
+    watermark and log start. Its log ends in the leader's epoch or is empty (NO_EPOCH), so it cannot have diverged.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     h, sent = want.hosted, want.sent

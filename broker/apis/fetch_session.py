@@ -26,7 +26,7 @@ PartKey = tuple[bytes, int]
 
 
 class PartitionSentState(NamedTuple):
-    """Holds the offsets of a partition that the broker last sent to the fetcher of a session."""
+    """Holds the high watermark and the log start offset that the broker last sent for one partition of a session."""
 
     high_watermark: int
     log_start_offset: int
@@ -46,7 +46,8 @@ class PartitionRequest:
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.sent = sent
-        """Holds the offsets last sent for the partition in a follower's session (see `FetchSession.sent`), else None.
+        """Holds the high watermark and the log start offset that a follower's session last sent for this partition.
+        None if it has sent none, and for all other fetches.
         """
 
 
@@ -91,13 +92,14 @@ class FetchSession:
         self.parts: dict[PartKey, FetchRequestPartition] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
-        """Caches the `PartitionRequest` of each partition. An entry counts only while its `part` is the very object
-        that `parts` holds; a later request that names the partition replaces that object.
+        """Caches the `PartitionRequest` of each partition. An entry is outdated once a later request has named the
+        partition: `parts` then holds another object than the entry's `part`.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Describe the follower's last fetch that checked all partitions: its time in ms, and (the follower's broker
-        epoch, the broker's `ReplicaManager.wake_round`) at that time. All are checked again after LOOK_EVERY_MS, or
-        when that pair has changed: the follower has registered anew, or a coordinator has woken the followers.
+        """Hold when this follower's fetch last checked all partitions (`looked_ms`), and the pair (the follower's
+        broker epoch, `ReplicaManager.wake_round`) of that time (`called`). A fetch checks all partitions again after
+        LOOK_EVERY_MS, or once the pair differs: the follower has registered anew, or a coordinator has woken the
+        followers.
         """
 
     def update(self, request: FetchIn) -> None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
-"""Limit the bytes, as sent, and the records of a batch that is read in the short lane of `DecompressionPool`. To read
-such a batch takes at most some 0.1 s, even if it decompresses to squall.decompressed.batch.max.bytes.
+"""Limit the bytes (before decompression) and the records of a batch whose check counts as short work, which
+`DecompressionPool` runs beside long work. Checking such a batch takes at most some 0.1 s, even if it decompresses to
+squall.decompressed.batch.max.bytes.
 """
 CheckedBatches = dict[tuple[bytes, int], "CheckedBatch | AppendResult"]
 """Maps (topic id or name as in the request, partition) to the largest timestamp and the invalid records of the batch,

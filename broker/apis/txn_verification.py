@@ -149,7 +149,8 @@ class TxnVerification:
 
     def _needs_verification(self, h: HostedPartition, adds: bool) -> bool:
         """Return whether the coordinator must be asked before this partition's batch is appended. With transaction
-        version 2 (`adds`) it always must, because asking is what adds the partition to the transaction.
+        version 2 (`adds`) it always must, because asking is what adds the partition to the transaction. With version 1
+        it must if transaction.partition.verification.enable is true.
         """
         return adds or h.log.config.transaction_partition_verification_enable
 

@@ -260,7 +260,7 @@ class BrokerConfig:
     """Is the port of the OpenMetrics endpoint. -1 means no endpoint; 0 means a free port, which the trace names."""
     squall_metrics_host: str = text("127.0.0.1")
     squall_metrics_max_partitions: int = integer(1000, low=0)
-    """Limits the replicas that have samples of their own in the metrics."""
+    """Limits the replicas with metrics of their own: the first by name. The broker's totals count all replicas."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
     """Limits the connections on listeners that only nodes of the cluster use. max.connections limits those on client
     listeners.
@@ -294,9 +294,9 @@ class BrokerConfig:
     """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """Makes a new controller count the broker session of the previous controller's node from that node's last response
-    in the quorum, not from now. So a dead predecessor is fenced sooner; a living one has time for a heartbeat. Kafka
-    begins all sessions anew.
+    """Makes a new controller begin the broker session of the previous controller's node at that node's last response in
+    the quorum, so a dead predecessor is fenced sooner; a living one still has time for a heartbeat. If false, all
+    sessions begin when the new controller takes over, as with Kafka.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Is the first producer epoch of a new transactional id. A test run raises it to reach the overflow at 32,766."""
@@ -338,8 +338,8 @@ class BrokerConfig:
 
     @classmethod
     def from_text(cls, text: str) -> BrokerConfig:
-        """Return the configuration that a properties file describes. Raises ConfigError as `from_properties`, with line
-        numbers.
+        """Return the configuration that the text of a properties file describes. Raises one ConfigError for all
+        mistakes, each with its line number if a line caused it.
         """
         found = read_properties(text)
         errors = list(found.errors)

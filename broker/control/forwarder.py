@@ -38,9 +38,9 @@ MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Name separate connections, so that a client's slow request delays no heartbeat."""
 ATTEMPT_MARGIN_S = 0.01
-"""Gives the seconds that a request may take beyond its time-out. An attempt that times out closes its connection, which
-may be broken. Its time-out is as long as the request's: without the margin the request would end first, and leave the
-connection open.
+"""Gives the seconds that the forwarder waits beyond a request's time-out. An attempt has the same time-out, and closes
+its connection, which may be broken, when that is over. Without the margin, the forwarder would give up first and the
+connection would stay open.
 """
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4

@@ -31,7 +31,9 @@ class BrokerToControllerRequests:
         self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
-        """Send AlterPartition, and return its answers: see `port.IsrAuthority`."""
+        """Send AlterPartition, and return one answer for each partition that the controller decided on. Raises
+        RequestRefused, and OSError if no controller answered: each proposal may then have been applied or not.
+        """
         request = alter_partition(proposals, self._node_id, self._broker_epoch())
         response = await self._forwarder.ask(ApiKey.ALTER_PARTITION, ALTER_PARTITION_VERSION, request, TIMEOUT_MS)
         if response.error_code:
@@ -47,7 +49,9 @@ class BrokerToControllerRequests:
         ]
 
     async def allocate_producer_ids(self) -> range:
-        """Send AllocateProducerIds, and return the block of ids: see `port.ProducerIdSource`."""
+        """Send AllocateProducerIds, and return a block of producer ids for this broker alone. Raises RequestRefused,
+        OSError.
+        """
         from squall.broker.protocol.schema.allocate_producer_ids import (
             AllocateProducerIdsRequest,  # rarely needed
         )

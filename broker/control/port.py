@@ -278,8 +278,8 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
         """Give orders to `data_plane` from now on. The first orders bring about everything that was decided before."""
 
     async def wait_until_not_needed(self) -> None:
-        """Wait, after this broker's controlled shutdown, while other stopping brokers need this node's part in the
-        control plane. May be cancelled.
+        """Wait, after this broker's controlled shutdown, until no other stopping broker needs this node in the control
+        plane (for KRaft: as a voter). May be cancelled.
         """
 
     async def leave(self) -> None:

@@ -139,8 +139,9 @@ def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
 
 
 def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
-    """Extend a broker's session. Unfence, fence or stop the broker as it asks, if that is allowed. Error:
-    STALE_BROKER_EPOCH.
+    """Extend a broker's session. Fence the broker if it asks for that. Unfence it once it has replayed its own
+    registration, unless it asks to stay fenced or to stop. Let it stop once every active broker has replayed the move
+    of its leaderships. Error: STALE_BROKER_EPOCH.
     """
     image = command.image
     try:
@@ -245,10 +246,12 @@ def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0)
 def leadership_changes(
     command: Command, *, remove: int = NO_NODE, add: int = NO_NODE, unclean: int = NO_NODE
 ) -> list[MetadataRecord]:
-    """Return the records for all partitions that change with a broker.
+    """Return the records for all partitions whose leader, ISR or ELR changes because of one broker. Exactly one of
+    these must be given, as a broker id:
 
-    `remove` leaves the ISRs and may not lead; `add` may lead although the image still has it fenced; `unclean` lost
-    records: it leaves ISR and ELR and may not lead.
+    - `remove` leaves the ISRs and may not lead.
+    - `add` may lead, although it is still fenced in the image.
+    - `unclean` may have lost records in an unclean shutdown: it leaves ISRs and ELRs and may not lead.
     """
     assert (remove, add, unclean).count(NO_NODE) == 2
     image = command.image

@@ -105,7 +105,9 @@ class Controller:
         return decision
 
     def bootstrap(self, now_ms: int, formatted: Sequence[Any] = ()) -> Decision[None]:
-        """Return the first records of a new cluster; `formatted`: see `features.bootstrap`."""
+        """Return the first records of a new cluster; none if they have been written. `formatted` holds the records of
+        `bootstrap.checkpoint`; if they set feature levels, no default levels are added.
+        """
         return features.bootstrap(self.command(now_ms), formatted)
 
     def tick(self, now_ms: int) -> Decision[Any]:

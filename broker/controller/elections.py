@@ -2,10 +2,14 @@
 
 `PartitionChange` collects the wanted changes and plans the record. A replica is acceptable as leader if its broker is
 alive and not about to stop. An acceptable replica is valid if it is in the ISR or, if the ISR is empty, an eligible
-leader replica (KIP-966). The leader is the first of these: the present leader, if it is valid; the first valid replica
-in replica order; if there are no ISR and no eligible leader replicas, the last known leader, if it is acceptable; if
-the topic allows unclean elections, the first acceptable replica. The last two are then alone in the ISR and RECOVERING.
-Otherwise the partition has no leader.
+leader replica (KIP-966). The first of these rules that applies gives the leader:
+
+1. The present leader, if it is valid.
+2. The first valid replica in replica order.
+3. If there are no ISR and no eligible leader replicas: the last known leader (KIP-966), if it is acceptable.
+4. If the topic allows unclean elections: the first acceptable replica.
+
+A leader by rule 3 or 4 is alone in the new ISR, and RECOVERING. If no rule applies, the partition has no leader.
 
 Without the ELR feature the last member of an ISR is never removed, because it alone is known to hold every committed
 record.
@@ -39,9 +43,13 @@ class ElectionType(Enum):
     """Names the kinds of leader elections, which differ in the replicas that may be elected."""
 
     PREFERRED = "preferred"
-    """Works like ONLINE, but the preferred leader replaces a valid other leader."""
+    """Elects the preferred leader if it is in the ISR (or eligible), even if another replica leads; else works like
+    ONLINE.
+    """
     ONLINE = "online"
-    """Elects only ISR members (and eligible leader replicas), so no committed record is lost."""
+    """Elects ISR members and eligible leader replicas, so no committed record is lost. If there are none, the last
+    known leader may be elected, which may lose committed records.
+    """
     UNCLEAN = "unclean"
     """Elects any live replica if there is no other, which may lose committed records."""
 

@@ -32,8 +32,8 @@ class BrokerSession:
     contact_ms: int
     metadata_offset: int = -1
     shutdown_offset: int | None = None
-    """Gives the end of the records that moved the broker's leaderships away: it may stop once all active brokers
-    replayed them.
+    """Gives an offset at which all of the broker's leaderships have moved away, or None before its controlled shutdown.
+    The broker may stop once all active brokers have replayed the metadata log up to there.
     """
 
 

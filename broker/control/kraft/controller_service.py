@@ -149,13 +149,17 @@ class ControllerService:
         return DeferredResponse(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """Decide a request as `begin` does, and wait for its answer."""
+        """Decide a request, and return the answer once the decision's records are committed. Raises NotController if
+        this node is not the controller, or resigns before the commit.
+        """
         answer = self.begin(api_key, request)
         return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request as `handle` does, but raise NotController instead of answering with NOT_CONTROLLER.
-        `DeferredResponse.wait` may raise it, too. Raises AssertionError for an API that the controller does not serve.
+        """Decide a request: return the answer, or a `DeferredResponse` if the decision's records must be committed
+        first. Raises NotController if this node is not the controller. If this node resigns before the commit,
+        `DeferredResponse.wait` raises NotController. Raises AssertionError for an API that the controller does not
+        serve.
         """
         controller = self._controller
         if controller is None:

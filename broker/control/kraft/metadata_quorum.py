@@ -150,11 +150,11 @@ class MetadataQuorum:
         self._moved = trio.Event()
         self._unanswered_end_epochs = 0
         self._current_receiver = NO_NODE
-        """Gives the receiver of the request that has just been answered or has failed, while `_work` carries out the
-        effects of that; else NO_NODE.
+        """Gives the node that just answered a request, or failed to, while `_work` carries out what follows; else
+        NO_NODE.
         """
         self._next: QuorumMessage | None = None
-        """Holds a new request to `_current_receiver`, which the same `_send_requests` task sends next; or None."""
+        """Holds a new request to `_current_receiver`, or None. The task of the previous request sends it, too."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known

@@ -125,7 +125,7 @@ class KraftControlPlane:
     # ----------------------------------------------------------------------------------------------------- to be asked
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
-        """Send ISR proposals to the controller, as `port.IsrAuthority` describes."""
+        """Send ISR proposals to the controller, and return one answer for each partition that it decided on."""
         return await self._own.alter_isr(proposals)
 
     async def allocate_producer_ids(self) -> range:

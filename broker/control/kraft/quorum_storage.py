@@ -52,7 +52,7 @@ class QuorumStorage:
         sync ends, its result is ignored.
         """
         self._synced = (-1, 0)
-        """Holds the (end offset, generation) that `sync` last returned."""
+        """Holds the latest result of `sync`: the durable end offset, and the count of truncations (`_generation`)."""
         self.read_bytes = 0
         """Counts the bytes of all batches that `read` has decoded."""
         self.snapshots = SnapshotStore(env.fs, log.directory)
@@ -228,7 +228,8 @@ class QuorumStorage:
         return self._synced != (self._log.log_end_offset, self._generation)
 
     async def sync(self) -> tuple[int, int]:
-        """Sync the written records off the event loop, and return (end offset, generation) for `Raft.synced`.
+        """Sync the written records off the event loop, and return (end offset, generation) for `Raft.synced`: the
+        durable end of the log, and how often the log had been truncated when the sync began.
 
         Only one sync may run at a time. After an OSError the log's content is unknown, and this node must stop.
         """

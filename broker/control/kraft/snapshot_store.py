@@ -155,10 +155,10 @@ def _control(record: tuple[bytes, bytes], offset: int, epoch: int, wall_ms: int)
 
 
 def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
-    """Return (last contained timestamp, metadata records) of a file. Raises MalformedFrame if it is damaged or
-    incomplete.
+    """Return (timestamp of the last record that the snapshot covers, metadata records) of a file.
 
-    Raises UnsupportedFeature too: see `refuse_dynamic_voters`.
+    Raises MalformedFrame if the file is damaged or incomplete. Raises UnsupportedFeature if a control record in the
+    file makes the log itself define the voters (KIP-853).
     """
     view = memoryview(data)
     found: list[Any] = []

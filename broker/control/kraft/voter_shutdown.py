@@ -24,7 +24,7 @@ voters: they may be about to stop, too.
 """
 
 LOOK_S = 0.01
-"""Gives the interval at which a leader checks whether the others have learned the high watermark."""
+"""Gives the interval at which a leader checks whether the other voters have learned the high watermark."""
 
 
 def another_broker_stops(image: ClusterImage, node_id: int) -> bool:
