@@ -75,7 +75,7 @@ class FetcherSession:
         self.session_id = 0
         self.epoch = INITIAL_EPOCH
         self.asked: dict[PartKey, RequestedPartition] = {}
-        """Maps each partition of the session to what was last requested for it."""
+        """Maps each partition of the session to the newest request for it. The leader remembers the same."""
 
     def restart(self) -> None:
         """Make the next request name every partition and open a new session in place of the old session."""
@@ -84,7 +84,7 @@ class FetcherSession:
 
     def build_request(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
         """Return the partitions that the next request must name: those that are new, changed or no longer wanted.
-        Update `asked` to what the leader knows after that request.
+        Update `asked` to what the leader will remember once it has received that request.
         """
         asked = self.asked
         topics: dict[bytes, list[FetchRequestPartition]] = {}

@@ -42,7 +42,7 @@ class HostedPartition:
         self.internal = log.topic in INTERNAL_TOPICS
         """Is True for a coordinator's log, which clients may read but not write."""
         self.isr_size = (-1, 0)
-        """Holds the leader epoch and the size of the ISR at the last counted ISR change."""
+        """Holds the leader epoch and the size of the committed ISR as of the newest `IsrChanged` effect."""
         self.uncommitted = ProducePurgatory()
         """Holds the appends with acks=all that wait for the high watermark."""
         self.flushing = False

@@ -39,7 +39,7 @@ class IsrProposals:
         self._env, self._authority = env, authority
         self._open: dict[Place, tuple[HostedPartition, ProposeIsr]] = {}
         self._retries = False
-        """Is True if a proposal of the last response has to be sent again."""
+        """Is True if the newest response left a proposal undecided. That proposal is sent again after a pause."""
         self.shrinks = self.expands = 0
         """Counts the ISRs of partitions led here that became smaller or larger within a leader epoch."""
         self._wanted = trio.Event()
@@ -52,7 +52,8 @@ class IsrProposals:
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:
         """Count a shrink or an expansion of the committed ISR since the previous call in this leader epoch. The first
-        call in an epoch only notes the ISR's size: it comes with a proposal, before the committed ISR changes.
+        call in an epoch only notes the ISR's size: at that time the leader has only proposed a change, and the
+        committed ISR is still unchanged.
         """
         size = len(effect.isr)
         epoch, before = h.isr_size

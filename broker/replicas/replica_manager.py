@@ -80,7 +80,7 @@ class ReplicaManager:
         self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts `wake_followers` calls. A follower's first Fetch after a call acknowledges all its partitions."""
+        """Counts `wake_followers` calls. After each, a follower's next Fetch acknowledges unchanged partitions, too."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
@@ -477,7 +477,7 @@ class ReplicaManager:
                 self._trace(h, "offsets", leo=offsets[0], hw=offsets[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Return the high watermarks for the checkpoint. Replicas not hosted yet keep the value read at the start."""
+        """Return the high watermarks to checkpoint. Replicas not hosted yet keep the values of the old checkpoint."""
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         return dict(self._checkpointed)

@@ -233,12 +233,13 @@ class Partition(PartitionRules):
         return effects
 
     def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
-        """Handle the error with which the ISR change `proposal` ended. If the controller refused it, drop it or wait
-        for newer metadata. If the outcome is unknown (any other error, such as REQUEST_TIMED_OUT), ask to send it
-        again.
+        """Handle the error with which the ISR change `proposal` ended. If the controller refused the proposal
+        (INELIGIBLE_REPLICA, for example), drop it. If the controller has made a newer decision (NEW_LEADER_ELECTED, for
+        example), wait for the metadata with that decision. After any other error (REQUEST_TIMED_OUT, for example) the
+        outcome is unknown: ask to send the proposal again.
 
         This relies on a controller that handles the attempts of a proposal in the order in which they were sent: if one
-        attempt was refused, all earlier attempts count as settled.
+        attempt was refused, no earlier attempt can be applied any more.
         """
         if proposal is not self.pending:
             return NO_EFFECTS
@@ -261,9 +262,9 @@ class Partition(PartitionRules):
         """Record that a follower fetched from `fetch_offset`: its log holds all records below. This is called for every
         fetch.
 
-        `last_response_s` is the time at which this leader answered the follower's previous fetch. It proves that the
-        follower still followed then. The time of this fetch proves less: it may have waited in a socket while this node
-        was paused.
+        `last_response_s` is the time at which this leader answered the follower's previous fetch. This fetch proves
+        that the follower still followed this leader at that time. It does not prove that the follower follows now: the
+        fetch may have waited in a socket while this node was paused.
 
         Call this only after `check_leader_epoch`, `divergence` and the range check have passed, in this order.
         """

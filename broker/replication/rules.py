@@ -187,8 +187,9 @@ class PartitionRules:
 
     def is_followed(self, since_s: float) -> bool:
         """Return whether every other member of the maximal ISR still followed this leader at `since_s` (monotonic
-        seconds): it got a response at that time or later, and then fetched again in this leader epoch. If so, no other
-        broker was the leader at that time, because only these replicas could be elected.
+        seconds). A follower proves this if it got a response at that time or later, and then fetched again in this
+        leader epoch. If all did so, no other broker was the leader at that time, because only these replicas could be
+        elected.
 
         Return True if this leader is alone in the ISR: only an unclean election could replace it.
         """

@@ -75,7 +75,7 @@ def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path
 
 
 def _kept(flags: Mapping[str, Any]) -> dict[str, str]:
-    """Return the flags that `--resume` takes over from the night's first call and that are not in its matrix. Paths are
+    """Return the flags that a new night saves for a later call with `--resume`, apart from its matrix. Paths are
     absolute.
     """
     files = {name: flags[name] for name in ("accepted", "metrics", "summary", "mail") if flags[name] is not None}
@@ -349,8 +349,7 @@ def _slots(flags: dict[str, Any]) -> int:
 def _forecast(
     opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], done: Collection[str] = ()
 ) -> NightForecast:
-    """Forecast the rest of the night. chosen: the runs that -k selects; done: items that ended in an earlier session.
-    """
+    """Forecast the rest of the night. chosen: the runs that -k selects. done: names of the runs that have ended."""
     from squall.chaos.nightly.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB

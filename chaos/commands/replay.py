@@ -92,7 +92,8 @@ def _live(what: RecordedRun, root: Path, world: str) -> int:
 
 def same_again(what: RecordedRun, say: Console) -> int:
     """Simulate the same run again, compare the digests of the traces, and return the exit code. The run is simulated
-    with and without a stop at the first broken invariant, because the record does not say which of them was used.
+    with and without a stop at the first broken invariant, because the record does not say whether the recorded run was
+    to stop there.
     """
     from squall.chaos.runs.simulation import simulate
 
@@ -116,8 +117,8 @@ def same_again(what: RecordedRun, say: Console) -> int:
 
 
 def first_difference(path: Path, result: SimResult) -> Iterator[str]:
-    """Yield lines that show where a node's recorded trace and its new trace first differ, with the equal lines before
-    that.
+    """Yield lines that show where a node's recorded trace and its new trace first differ, after up to CONTEXT equal
+    lines.
     """
     for name in sorted(result.files):
         if not name.endswith("trace.jsonl"):

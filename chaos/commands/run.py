@@ -62,7 +62,7 @@ def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
 
 CLUSTER = ("nodes", "broker_settings", "topic_settings")
 LIMITS = tuple(LimitsPlan.model_fields)
-"""CLUSTER lists the options in the help group "Cluster" that `run` and `sim` share; LIMITS lists those in "Limits"."""
+"""Lists the options in the help group "Limits". CLUSTER lists those in "Cluster" that `run` and `sim` both have."""
 
 
 def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
@@ -393,7 +393,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Raise PlanError for a simulation's plan without --runtime, or for flags that the plan's operations rule out."""
+    """Raise PlanError for a simulation's plan without --runtime, or for load flags if the plan lists its operations."""
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
             f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "

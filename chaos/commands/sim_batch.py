@@ -135,7 +135,7 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
 def _conclude_paths(tally: _BatchTally, order: SeedBatch, seeds: range, spark: bool, say: Console) -> bool:
     """Print which rare code paths of the broker the seeds took and did not take. Return True if the batch should have
     taken all of them (it has ALL_PATHS_FROM random plans or more), but missed one. With --coverage, a missed branch
-    counts, too, unless the reason is known. spark: let Spark judge the failed runs first.
+    counts, too, unless unreached.toml gives a reason for it. spark: let Spark judge the failed runs first.
     """
     out, large = console(), order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM
     never = _say_end(tally, spark, say, order.impossible())

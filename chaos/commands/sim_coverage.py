@@ -60,7 +60,7 @@ def measured_coverage(
 
 
 def say_coverage(coverage: BatchCoverage, out: Console) -> None:
-    """Print how many branches were reached, the unreached branches that nothing explains, and where the page is."""
+    """Print how many branches were reached, which unreached branches have no reason in unreached.toml, and the page."""
     kinds = Counter(each.kind for each in coverage.unreached)
     out.print(
         f"broker/: {coverage.called:,} of {coverage.functions:,} functions called, {coverage.reached:,} of "

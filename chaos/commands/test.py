@@ -55,7 +55,7 @@ class _NightFlagsCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; with --night, all other arguments are passed on unparsed."""
+        """Parse the arguments. With --night, leave all other arguments unparsed, for the program `tests.night`."""
         if "--night" in args:
             args = ["--night", "--", *(each for each in args if each != "--night")]
         return super().parse_args(ctx, args)

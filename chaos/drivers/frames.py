@@ -6,9 +6,9 @@ From the harness to a driver:
 - ["s", op, topic, partition, key, value, timestamp_ms]: send this record.
 - ["f"]: finish, then end.
 - ["init"], ["begin"], ["commit"], ["abort"], ["poll"]: calls of a transactional producer, one at a time.
-- ["offsets", id, generation, [[topic, partition, position], ...]]: commit these as the group member `id`.
-- ["txn_offsets", id, generation, [[topic, partition, position], ...]]: commit these in the transaction.
-- ["now", [[topic, partition, position], ...]]: the reply to "giving": commit these first.
+- ["offsets", id, generation, [[topic, partition, position], ...]]: commit these positions as the group member `id`.
+- ["txn_offsets", id, generation, [[topic, partition, position], ...]]: commit these positions in the transaction.
+- ["now", [[topic, partition, position], ...]]: the reply to "giving": commit these positions before that.
 - ["rewind"]: go back to the committed offsets. ["leave"]: leave the group.
 
 From any driver to the harness:
@@ -17,19 +17,23 @@ From any driver to the harness:
 - ["o", [[op, status, offset, timestamp_ms, error], ...]]: outcomes of records.
 - ["a", [[topic, partition, position], ...]]: the partitions that a reader has been assigned.
 - ["r", began_ns, [[topic, partition, position], ...], [[topic, partition, position, [[offset, value], ...], [[offset,
-why], ...]], ...]]: the records of a poll, and the reasons why records are damaged.
+why], ...]], ...]]: a poll: its start, the positions at that time, and for each partition the new position, the records,
+and the reasons why records are damaged.
 - ["k", topic, partition, position, why]: the position was reset.
-- ["t", call, status, error, producer id, epoch, why it can do nothing more]: the reply to a transactional call.
+- ["t", call, status, error, producer id, epoch, why]: the reply to a transactional call. `why`: the reason why the
+producer can do nothing more; "" if it can.
 - ["p"]: a transactional producer's poll is over.
-- ["e", why]: an error after which the driver continues. ["x", why]: an error for which it ends.
+- ["e", why]: an error after which the driver continues. ["x", why]: an error with which the driver ends.
 
 From a group member (`id` and `generation` are its own):
 
 - ["joined", id, generation, [[topic, partition], ...]]: all partitions that it owns.
 - ["stood", id, generation, began_ns, stable, [[topic, partition, committed or -1], ...], [[topic, partition], ...],
-error]: the committed offsets, then all partitions whose offsets it asked for, and why it did not get them. `began_ns`:
-no OffsetFetch for these was sent before this time. `stable`: as in `MemberAdapter`.
+error]: the result of an OffsetFetch: the committed offsets, then all partitions in the request, and the error, "" if
+there is none. `began_ns`: no OffsetFetch for these partitions was sent before this time. `stable`: True if the
+OffsetFetch waits for pending transactional commits.
 - ["began", id, generation, [[topic, partition, position, committed], ...]]: it reads these partitions from now on.
+`committed`: 1 if the position is the committed offset, else 0.
 - ["giving", id, generation, [[topic, partition, position], ...]]: it is about to give these partitions up.
 - ["gave", id, generation, [[topic, partition, position], ...]]: it has given them up. ["lost", ...]: it has lost them.
 - ["p", id, generation]: its poll is over.

@@ -166,7 +166,7 @@ class LibraryProducer(WorkloadProducer):
 
     @override
     def close(self) -> None:
-        """Do nothing: the driver program of a retired producer ends by itself after the outcome of its last record."""
+        """Do nothing: after `retire`, the driver program ends by itself once its last record has an outcome."""
 
     def _say(self, message: list[Any]) -> None:
         self._messages.append(message)

@@ -138,8 +138,8 @@ class MemberLineProtocol(LineProtocol):
         return super().encode(message)
 
     def _explained(self, why: str) -> str:
-        """Rephrase msgspec's error as the base class does. If the error is about a missing field, add what the field
-        has to hold, such as "a list of numbers".
+        """Rephrase msgspec's error, with the name of the field first. If a field is missing, add what it has to hold,
+        such as "a list of numbers".
         """
         field = why.removeprefix("Object missing required field `").rstrip("`")
         return super()._explained(why) + (f", {FORMS[field]}" if field in FORMS else "")

@@ -92,9 +92,9 @@ class ProgramProtocolError(HarnessError):
 class ProgramProcess(PipedProcess):
     """Is one OS process of the program under test. It is ready when it has replied to `init`, the first request.
 
-    words: the program's path and its arguments. needs: has the command as the user typed it. about: the content of
-    `init`, with the process' role, such as producer. understood: the roles in which the program keeps to the protocol.
-    A process adds its role with its first reply to any later request.
+    words: the program's path and its arguments. needs: its field `program` is the command as the user typed it. about:
+    the content of `init`, with the process' role, such as producer. understood: the roles in which some process of the
+    program has replied as the protocol requires to any request after `init`. This process adds its own role.
     """
 
     FAILED = "does not keep to the protocol: {why}"
@@ -264,7 +264,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     async def transactor(self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]) -> Any:
-        """Raise AssertionError: no workload with a program has transactions."""
+        """Raise AssertionError: no workload uses a program under test as a transactional producer."""
         raise AssertionError("no workload asks this of a program")
 
     @override
@@ -290,7 +290,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
-        """Raise AssertionError: no workload needs a program whose clients are group members and producers at once."""
+        """Raise AssertionError: no workload uses a process of the program as a group member and a producer at once."""
         raise AssertionError("no workload asks this of a program")
 
     @override

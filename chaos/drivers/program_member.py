@@ -68,10 +68,10 @@ class ReportSequencer:
             self._members.remove(member)
 
     def hear(self) -> None:
-        """Handle all reports in the members' pipes, those of each member in their order. An assignment is handled only
-        after every pipe was emptied once more, because reports that it depends on may be in another pipe. Until then,
-        the other members' reports are handled, up to the next assignment of each. If several assignments can be
-        handled, the oldest generation is first.
+        """Handle all reports in the members' pipes. The reports of one member are handled in the order in which it
+        wrote them. Before an assignment is handled, all pipes are emptied once more, because reports that the
+        assignment depends on may be in another pipe. Until then, each other member's reports are handled up to its next
+        assignment. If several assignments can be handled, the oldest generation is first.
         """
         while True:
             for member in self._members:
@@ -114,8 +114,8 @@ class ProgramMember(LibraryConsumer):
         self.reports: deque[list[Any]] = deque()
         """Holds the reports that were read from the member's pipe and not handled yet."""
         self.before = 0
-        """Counts the reports in `reports` that were read before the last time that all pipes were emptied. An
-        assignment among them can be handled.
+        """Counts the reports in `reports` that had been read from this member's pipe before the newest emptying of all
+        pipes. An assignment among them can be handled.
         """
         self._who = MemberIdentity()
         self._owned: set[Place] = set()
@@ -213,8 +213,9 @@ class ProgramMember(LibraryConsumer):
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 
     def _begin(self, at: Mapping[Place, int]) -> None:
-        """Record that the member reads these partitions from these offsets. Those at offset 0 are also listed in the
-        event's field `reset`, that is, as partitions without a committed offset: a member may begin at 0 without one.
+        """Record that the member reads these partitions from these offsets. Partitions at offset 0 are also listed in
+        the event's field `reset` (partitions without a committed offset), because the report does not say whether 0 was
+        committed.
         """
         self._at |= at
         if at:

@@ -36,7 +36,8 @@ OTHER_MEMBER = "NOT_THE_MEMBER"
 has.
 """
 CHANGED = "GENERATION_CHANGED"
-"""Is the error of a commit whose result is unknown: it succeeded, but the library had changed its generation by then.
+"""Is the error of a commit that succeeded, but during which the library changed its member id or generation. The
+library may have sent the request with the new ones, so the result for the old ones is unknown.
 """
 
 
@@ -60,7 +61,9 @@ class MemberWorker(RebalanceListener):
         self._turn = threading.RLock()
         """Guards the positions of partitions, because the library may call back from a thread of its own."""
         self._began_ns, self._from = time.monotonic_ns(), dict[Place, int]()
-        """Hold the start of the last poll, in ns, and the next offset of each partition at that time."""
+        """Hold the time, in ns, at which the current poll began or has last reported records, and the next offset of
+        each partition at that time.
+        """
         self._empty_told: dict[Place, float] = {}
         self.adapter: MemberAdapter = library.member(config, self)
 

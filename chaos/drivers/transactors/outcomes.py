@@ -44,10 +44,14 @@ class ErrorMeaning(NamedTuple):
 REFUSED = (FAIL, ErrorFollowUp.END)
 IN_DOUBT = (INFO, ErrorFollowUp.END)
 RESUMED = (INFO, ErrorFollowUp.AGAIN)
-"""Means that the result of the call is unknown until a retry of the same call has a result."""
+"""Is the meaning of an error if the result of a call is unknown, but the library resumes the call when it is made
+again.
+"""
 LOST = (INFO, ErrorFollowUp.ABORT)
 UNSENT = (FAIL, ErrorFollowUp.ABORT)
-"""Means that a record, not a call, failed before it was sent; its transaction can be aborted."""
+"""Is the meaning of an error if the library refused or dropped a record without sending it. The record was not written,
+and its transaction can be aborted.
+"""
 
 
 class TransactionalAdapter(RecordSender, Protocol):

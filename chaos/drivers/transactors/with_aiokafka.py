@@ -33,12 +33,12 @@ __all__ = ["transactor", "version"]
 LOCAL = (IllegalOperation, AssertionError)
 """Lists errors with which aiokafka's state machine refuses a call or a record (it asserts); nothing was sent."""
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
-"""Means that no broker could be reached, so that the same call can be made again."""
+"""Is the meaning of an error if no broker could be reached: nothing was sent, and the same call can be made again."""
 
 
 class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
-    """Drives aiokafka's transactional producer. aiokafka never raises its epoch. So if a record fails, the sequence
-    number of the next record leaves a gap.
+    """Drives aiokafka's transactional producer. aiokafka never bumps the producer epoch. So a record that fails after
+    aiokafka has taken it leaves a gap in the sequence numbers, and no later transaction can succeed (`spent`).
     """
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
@@ -64,8 +64,8 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
     @override
     def call(self, which: str, within_s: float) -> None:
-        """Make one call within the delivery time-out. Only `init` may be made again: the end of a transaction cannot be
-        requested twice.
+        """Make one call, with the delivery time-out in place of `within_s`. aiokafka cannot resume a call that has
+        timed out: it refuses, for example, to commit the same transaction twice.
         """
         if which == INIT:
             self._io.run(self._make(), self._config.delivery_timeout_ms / 1000)

@@ -126,7 +126,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an exception of the call `which`, such as INIT, means. `weigh_error` decides on a KafkaException."""
+    """Return what an exception of the call `which`, such as INIT, means. `weigh_error` handles a KafkaException."""
     if isinstance(error, TimeoutError):
         return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if not isinstance(error, KafkaException):

@@ -44,7 +44,7 @@ LOCAL = ("Cannot execute transactional method", "TransactionalId ")
 before it sent anything.
 """
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
-"""Means that no broker could be reached, so that the same call can be made again."""
+"""Is the meaning of an error if no broker could be reached: nothing was sent, and the same call can be made again."""
 
 
 class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
