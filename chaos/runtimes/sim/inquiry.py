@@ -1,6 +1,7 @@
-"""Sends one request to one broker over a connection of its own, in a simulated world.
+"""Sends requests to one broker over a new connection, in a simulated world: to measure a round trip, to see how a
+connection ends, or to learn which brokers this broker knows.
 
-This works as `squall.chaos.runtimes.real.inquiry`, over an Env.
+For real clusters `squall.chaos.runtimes.real.inquiry` has the same functions.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTrafficKind, *, timeout_s: float) -> ProbeResult:
-    """Probe a link as `probe` does, but with a request of this kind of broker traffic."""
+    """Open a connection and measure one round trip with a request between brokers: OffsetForLeaderEpoch if `traffic` is
+    REPLICATION, FetchSnapshot if it is CONTROLLER. Faults on that kind of traffic act on this request.
+    """
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 
 
@@ -97,9 +100,13 @@ async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
 async def ending(
     env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]
 ) -> ProbeResult:
-    """Open a connection, send a request, and measure how and when the connection ends: see `Runtime.ending` for the
-    fields of the result. `spoil`: after the first response, send a frame of an impossible size, for which the broker
-    closes the connection, and measure from there. `opened`: called when the first response comes.
+    """Open a connection, send a request, and measure how and when the connection ends. `ok` of the result is True if
+    the connection ends within `timeout_s`; then `error` is "closed" or "ended: ...". Otherwise `error` is "still open",
+    "refused" or "never open".
+
+    `spoil`: after the first response, send a frame of an impossible size, for which the broker closes the connection,
+    and measure from there. If that response never comes, `ok` is False and `error` begins with "no answer before the
+    end". `opened`: called when the first response comes.
     """
     asked = began = trio.current_time()
     how, link = "never open", None
@@ -134,7 +141,7 @@ async def _until_end(link: Transport) -> None:
 
 
 async def visible_brokers(env: Env, host: str, port: int) -> frozenset[int]:
-    """Return the ids of the brokers that one broker's Metadata lists. Raises the errors of `ask`."""
+    """Return the ids of the brokers that one broker's Metadata lists. Raises OSError if the connection ends first."""
     response = await ask(env, host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     return frozenset(broker.node_id for broker in response.brokers)
 

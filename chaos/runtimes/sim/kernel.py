@@ -41,7 +41,9 @@ GO_ON = Value(None)
 
 
 class Deadlock(Exception):
-    """Reports that the simulation cannot continue: no event is due, and no task waits for a time."""
+    """Reports that the simulation cannot continue: no event is due and no task waits for a time, or virtual time does
+    not advance because ever more events are due at the same instant.
+    """
 
 
 # A list: the heap compares its first two items, and `cancel` empties it in place instead of searching the heap.

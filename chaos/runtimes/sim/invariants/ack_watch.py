@@ -56,8 +56,9 @@ def _found(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, val
 
 
 def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes) -> int:
-    """Return the newest leader epoch of a batch with this record at `offset`; -1 if no running node has it. (A record
-    that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
+    """Return the newest leader epoch of a batch with this record at `offset`; -1 if no running node has it. (If a
+    producer sends a record again after a loss, two epochs may have the record at the same offset. Then the leader of
+    the newer epoch acknowledged the record.)
     """
     newest = -1
     for seen in nodes:

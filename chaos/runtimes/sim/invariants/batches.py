@@ -68,7 +68,7 @@ class CommittedBatches:
 
     def index(self, offset: int) -> int:
         """Return the index of the batch that contains `offset`. Returns -1 if the offset is before the first batch, and
-        the number of batches if it is behind the last batch.
+        the number of batches if it is after the last batch.
         """
         if offset >= self.end:
             return len(self.batches)
@@ -148,9 +148,9 @@ class LogCopy:
         self.compared = -1
         """Is the value that `CommittedBatches.changes` had at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """Is the difference between the index of a batch among the committed batches and its index in this log.
-        Example: 3 if the first batch of this log is the fourth committed one. It holds from the next batch to compare
-        on. None while it is not known.
+        """Is the number to add to a batch's index in this log, to get its index among the committed batches. Example: 3
+        if the first batch of this log is the fourth committed one. It holds for the batches that are not compared yet.
+        None while it is not known.
         """
         self.generation = 0
         self.segment, self.position = -1, 0
@@ -179,7 +179,7 @@ class LogCopy:
             yield tuple.__new__(BatchInLog, (batches[at], batches[at - 1] if at else None))
 
     def add(self, batches: Sequence[BatchIdentity]) -> None:
-        """Append batches behind the last batch of this log."""
+        """Append batches at the end of this log."""
         if batches:
             self.batches += batches
             self.end = batches[-1].end

@@ -33,8 +33,8 @@ class BrokerSilence(NamedTuple):
 
 @invariant("silent-broker-is-fenced", CheckTrigger.SILENT, "KIP-631: broker.session.timeout.ms")
 def silent_broker_is_fenced(found: BrokerSilence) -> str | None:
-    """A controller that has nothing more to decide has fenced each broker that was silent for longer than its session
-    time-out. (Time in which the controller was paused does not count.)
+    """If a controller's periodic check of sessions decides nothing, no unfenced broker was silent for longer than its
+    session time-out. (Time in which the controller was paused does not count.)
     """
     if found.silent_ms <= found.timeout_ms:
         return None
@@ -57,9 +57,10 @@ class HeartbeatHistory:
     __slots__ = ("_began_ms", "_heard_ms", "_inherited_ms", "_ticked_ms")
 
     def __init__(self, began_ms: int, predecessor: tuple[int, int] | None = None) -> None:
-        """Begin the term of a controller at `began_ms`: all brokers' sessions begin anew then, except that of the
-        previous controller. That session may have begun earlier, so it may end earlier. `predecessor`: the broker id of
-        the previous controller, and the time of its last answer; None if they are not known.
+        """Begin the term of a controller at `began_ms`: every broker's session begins anew then. Exception: the session
+        of the previous controller may count from that broker's last answer to this node, and so end earlier.
+        `predecessor`: the broker id of the previous controller, and the time of that answer; None if they are not
+        known.
         """
         self._began_ms = self._ticked_ms = began_ms
         self._heard_ms: dict[int, int] = {}
@@ -85,8 +86,8 @@ class HeartbeatHistory:
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, self._began_ms), timeout_ms)
 
     def longest_silence(self, broker_id: int, now_ms: int, timeout_ms: int) -> BrokerSilence:
-        """Return for how long a broker may count as silent: that of the previous controller may have begun before this
-        term.
+        """Return the longest time for which a broker may count as silent. The silence of the previous controller may
+        count from before this term.
         """
         began_ms = self._inherited_ms.get(broker_id, self._began_ms)
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, began_ms), timeout_ms)

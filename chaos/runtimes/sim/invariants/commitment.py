@@ -103,8 +103,8 @@ def strong_isr(known: PartitionModel) -> str | None:
 
 @invariant("valid-high-watermark", CheckTrigger.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
 def valid_high_watermark(known: PartitionModel) -> str | None:
-    """The log of each member of the ISR reaches the leader's high watermark, in the leader epoch that the control
-    plane decided last.
+    """The log of each member of the ISR reaches the leader's high watermark. (Checked only while the leader is in the
+    newest leader epoch that the control plane has decided.)
     """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
@@ -123,8 +123,8 @@ def valid_high_watermark(known: PartitionModel) -> str | None:
 @invariant("believed-end-is-shared", CheckTrigger.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: PartitionModel) -> str | None:
     """The newest leader keeps a log end offset for each follower, from the follower's Fetch requests. Before this
-    offset both logs are the same: the offset may be too low, but not too high. (Exception: a power loss has taken
-    records of the follower since, and the configuration does not promise that they were flushed.)
+    offset the logs of the leader and the follower are the same. (Exception: after that Fetch request a power loss took
+    records from the follower's log, and the configuration does not promise that they were flushed.)
     """
     truth, believed = known.truth, known.believed
     if truth is None or believed is None or known.promise.hw_truncation or known.promise.without_controller:
@@ -205,8 +205,8 @@ def log_matching(
 def batches_in_epochs(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
-    """The epoch cache of a replica (`view`) has the right leader epoch for a batch that was written to its log (`now`):
-    the epoch in the batch. (Not checked in the metadata log.)
+    """A replica's epoch cache (in `view`) has the right leader epoch for a batch that was just written to the replica's
+    log (`now`): the epoch in the batch's header. `first` is not used. (Not checked in the metadata log.)
     """
     batch = now.batch
     if view is None:

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
-"""Lists APIs whose moment of effect is not observed: a client's request takes effect (ListOffsets: reads the log) at
-some time before its answer. It counts as taking effect with its answer.
+"""Lists APIs whose moment of effect is not observed: it is some time before the answer (for ListOffsets, when the
+broker reads the log). A client's request counts as taking effect when it is answered.
 """
 BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
-"""Lists APIs whose requests take effect when the broker calls a function that is observed here. The requests of other
-APIs take effect as they arrive; only their responses may wait.
+"""Lists APIs whose requests take effect when the broker calls a function that is observed here. Requests of APIs that
+are neither here nor in BY_ANSWER take effect as they arrive; only their responses may wait.
 """
 _ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
 """Lists the modules that pass requests to a coordinator."""
@@ -63,7 +63,7 @@ class RequestOrder:
         """Counts the requests that have arrived so far."""
         self.last = RequestEffect(0, 0)
         self.late = False
-        """Is True if the request that is being dispatched takes effect only later, when it is answered."""
+        """Is True if the request that is being dispatched counts as taking effect only when it is answered."""
 
 
 class ConnectionOrderWatch:

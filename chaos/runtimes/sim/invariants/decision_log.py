@@ -80,8 +80,8 @@ class MetadataReplay:
         return self._news
 
     def adopt(self, image: ClusterImage) -> list[PartitionDecision]:
-        """Start again from a node's image, because no log has the records before it any more. Returns the image's
-        partitions, as if each had just been decided.
+        """Start again from a node's image, because the records up to the image's offset are deleted or cannot be
+        replayed. Returns the image's partitions, as if each had just been decided.
         """
         other = image.clone()
         self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}

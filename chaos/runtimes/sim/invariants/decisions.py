@@ -106,9 +106,9 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 @invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A reassignment ends in one of three ways. Completed: exactly the replicas to be removed are gone. Cancelled:
-    exactly the added replicas are gone. Replaced: a new request named only replicas that the partition had already, at
-    least as many as the smaller of the sets that completion and cancellation would have left. Unless it is completed,
-    some controller has received a request for this result.
+    exactly the added replicas are gone. Replaced: only replicas are left that the partition had during the
+    reassignment, at least as many as after a completion or after a cancellation, whichever leaves fewer. If a
+    reassignment was cancelled or replaced, some controller has received a request for that.
     """
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
@@ -186,6 +186,6 @@ def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
     """A node's image that is newer than all images seen before can be rebuilt from the records in the node's log: none
     is missing since the newest of those images, and none contradicts earlier records. `reached`: the offset that the
     replay reached; `wanted`: the image's offset; `why`: the error that stopped the replay, or "". (Not checked if bits
-    have flipped, for a node that is down, or if the node's log starts behind the first of these records.)
+    have flipped, if the node is down, or if the start of its log is after the first of these records.)
     """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

@@ -149,7 +149,7 @@ def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
 @invariant("offset-index-is-dense", CheckTrigger.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
 def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, an offset index has an entry for each batch that begins more than
-    index.interval.bytes behind the previous batch in the index, or behind the segment's beginning. (A change of that
+    index.interval.bytes after the previous batch in the index, or after the segment's beginning. (A change of that
     setting holds from the next segment or load on, and simulations do not change it.)
     """
     has, last = {position for _, position in segment.offsets}, 0
@@ -184,9 +184,9 @@ def _relative(step: tuple[int, int]) -> int:
 
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | None:
-    """The start of a loaded log is not before the base offset of its first segment (`first`), nor before the log start
-    in the last Fetch response of its node (`named`). It is not behind the largest of three offsets: these two, and the
-    log start in the node's checkpoint file (`kept`).
+    """The start of a loaded log is not before the base offset of its first segment (`first`), nor before the largest
+    log start that its node has sent in a Fetch response (`named`). The start is not after the largest of three offsets:
+    these two, and the log start in the node's checkpoint file (`kept`).
     """
     if max(first, named) <= start <= max(first, kept, named):
         return None

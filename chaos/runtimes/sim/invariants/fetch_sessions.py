@@ -68,8 +68,9 @@ class NamedPositions(NamedTuple):
 
 @invariant("session-is-continued", CheckTrigger.SESSION, "KIP-227: epoch and partitions of a fetch session")
 def session_is_continued(found: ContinuedSession) -> str | None:
-    """A broker accepts a request of a fetch session only with the epoch that follows the last one. It then serves
-    exactly the partitions that the session's requests have named and not forgotten, each from the position named last.
+    """A broker accepts a request of a fetch session only if the request has the session epoch that follows the previous
+    request's. The broker then serves exactly the partitions that the session's requests have named and not forgotten,
+    each from the position that they named most recently.
     """
     if found.epoch != found.expected_epoch:
         return f"a request with session epoch {found.epoch} was accepted, the next epoch is {found.expected_epoch}"
@@ -85,8 +86,9 @@ def session_is_continued(found: ContinuedSession) -> str | None:
 @invariant("session-omits-the-unchanged", CheckTrigger.OMITTED, "KIP-227: a response has what has changed")
 def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
     """A response of a fetch session leaves out a partition only if nothing has changed: the partition can be read from
-    the requested position, and its high watermark and log start offset are those that the fetcher got last. It leaves
-    out records only if it has records of other partitions: the first batch always fits (KIP-74).
+    the requested position, and the fetcher already has its high watermark and log start offset. If the partition has
+    records to read, it is left out only if the response has records of other partitions: the first batch always fits
+    (KIP-74).
     """
     where = f"partition {found.key[1]} is not in the response"
     if found.error:

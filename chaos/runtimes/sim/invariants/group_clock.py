@@ -40,8 +40,8 @@ class MemberRequestTimes:
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
         self._revoking: dict[str, dict[str, tuple[int, int, RevocationTimes]]] = {}
-        """Maps a group and a member id to (member epoch in which the member was asked to revoke partitions, deadline
-        now, times when that began).
+        """Maps a group and a member id to (member epoch in which the coordinator asked the member to revoke partitions,
+        its present deadline, the `RevocationTimes` of that request).
         """
         self._moved: dict[str, list[MovedRevocation]] = {}
         """Maps a group to the revocations whose deadline has moved since `times` was last called."""
@@ -52,7 +52,9 @@ class MemberRequestTimes:
         self._deadlines: dict[str, dict[str, MemberTimes]] = {}
         """Maps a group and a member id to the member's times at the last call of `follow`."""
         self._short: dict[str, list[ShortSession]] = {}
-        """Maps a group to the deadlines set too early since `times` was last called."""
+        """Maps a group to the session deadlines that are too early, and that the coordinator has set since `times` was
+        last called.
+        """
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
         """Record that a member has sent a request."""
@@ -94,8 +96,8 @@ class MemberRequestTimes:
             self._revoking[group_id] = revoking
 
     def _follow_deadlines(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
-        """Record the deadlines that were set too early since the last call of `follow`. When a deadline was set is not
-        known exactly, but it was after that call.
+        """Record the session deadlines that are too early, among those that the coordinator has set since the last call
+        of `follow`. A deadline is too early if it is before the time of that call plus the member's session time-out.
         """
         before, followed_ms = self._deadlines.get(group_id, {}), self._followed_ms.get(group_id)
         members = self._deadlines[group_id] = {each.member_id: each for each in self._members(shard, group_id)}

@@ -134,11 +134,11 @@ class GroupJournal:
         so far.
         """
         self.changed_groups: dict[str, None] = {}
-        """Holds the groups that have changed since the code that checks them last emptied this."""
+        """Holds the groups with changes that are not checked yet."""
         self.given: list[AssignedPartition] = []
-        """Lists the partitions that were assigned since the code that checks them last took this list."""
+        """Lists the assignments of unowned partitions that are not checked yet."""
         self.news: list[OwnershipChange] = []
-        """Lists the changes of owners since the code that checks them last took this list."""
+        """Lists the changes of owners that are not checked yet."""
 
     def groups(self) -> list[str]:
         """Return the names of all groups of which the log has a state."""

@@ -41,15 +41,17 @@ class RebalanceTimes(NamedTuple):
 
 
 class RevocationTimes(NamedTuple):
-    """Describes a member's deadline to revoke partitions (KIP-848)."""
+    """Describes a member's deadline to revoke partitions (KIP-848). The coordinator asked the member to revoke them at
+    some moment between `earliest_ms` and `latest_ms`.
+    """
 
     member_id: str
     earliest_ms: int
-    """Is the last moment at which the member was known not to be asked yet."""
+    """Is the time of the last observation before the coordinator asked."""
     latest_ms: int
-    """Is the first moment at which the member was known to be asked."""
+    """Is the time of the first observation after the coordinator asked."""
     deadline_ms: int
-    """Is the deadline that the member got first in its member epoch."""
+    """Is the deadline as the coordinator first set it for the present member epoch."""
     rebalance_ms: int
     """Is the member's rebalance time-out."""
 
@@ -61,7 +63,7 @@ class MovedRevocation(NamedTuple):
 
     member_id: str
     epoch: int
-    """Is the member epoch in which the member was asked to revoke partitions."""
+    """Is the member epoch in which the coordinator asked the member to revoke partitions."""
     before_ms: int
     after_ms: int
 
@@ -74,7 +76,9 @@ class ShortSession(NamedTuple):
     member_id: str
     deadline_ms: int
     earliest_ms: int
-    """Is the earliest deadline allowed: the deadline was set after a known moment, and lasts for a session time-out."""
+    """Is the earliest permitted deadline: the time of the last observation before the coordinator set the deadline,
+    plus the session time-out.
+    """
 
 
 class MemberRemoval(NamedTuple):
@@ -84,7 +88,7 @@ class MemberRemoval(NamedTuple):
 
     member_id: str
     deadline_ms: int | None
-    """Is the first deadline of the member; None if it had none."""
+    """Is the earliest of the member's deadlines (its session's, for example); None if it had none."""
     now_ms: int
 
 
@@ -105,19 +109,20 @@ class GroupTimeouts(NamedTuple):
     sessions of static members.
     """
     moved: tuple[MovedRevocation, ...] = ()
-    """Lists the revocations whose deadline has moved since the last check."""
+    """Lists the revocations whose deadline the coordinator has moved since the last check."""
     revoking: tuple[RevocationTimes, ...] = ()
     """Lists the members that have to revoke partitions now."""
     asked: tuple[RevocationTimes, ...] = ()
-    """Lists the members that were asked to revoke partitions since the last check."""
+    """Lists the members that the coordinator has asked to revoke partitions since the last check."""
     short: tuple[ShortSession, ...] = ()
-    """Lists the deadlines set since the last check that are too early."""
+    """Lists the session deadlines that are too early, and that the coordinator has set since the last check."""
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
 def member_has_a_deadline(now: GroupTimeouts) -> str | None:
     """Each member of a group that a coordinator serves has a deadline, or a request that the coordinator has not
-    answered; and the coordinator will check the group at its first deadline."""
+    answered. The coordinator's next check of the group is not after the earliest deadline of a member.
+    """
     for member in now.members:
         if member.deadline_ms is None and not member.waits:
             return f"member {member.member_id} has neither a deadline nor a request that waits"
@@ -143,8 +148,8 @@ def silent_member_leaves(now: GroupTimeouts) -> str | None:
 
 @invariant("rebalance-ends", CheckTrigger.GROUP_TIMES, "KIP-62: a rebalance takes max.poll.interval.ms at most")
 def rebalance_ends(now: GroupTimeouts) -> str | None:
-    """A classic group is in PreparingRebalance, and in CompletingRebalance, for no longer than the longest rebalance
-    time-out of its members, in each of the two states.
+    """A classic group stays in each of the states PreparingRebalance and CompletingRebalance for at most the longest
+    rebalance time-out of its members.
     """
     found = now.rebalance
     if found is None or now.now_ms - found.since_ms <= found.longest_ms + MARGIN_MS:

@@ -103,8 +103,8 @@ def listed_offset_is_committed(found: LatestOffsetResponse) -> str | None:
 
 @invariant("settings-in-force", CheckTrigger.SETTINGS, "KIP-226: a setting that was altered at run time is in force")
 def settings_in_force(found: SettingsInForce) -> str | None:
-    """The settings that a replica's log uses, and its min.insync.replicas, are those that its node's image has for the
-    topic; its lag time is that of its node.
+    """A replica's log uses the topic's settings from the metadata image of its node. The replica uses
+    min.insync.replicas from that image, and the node's replica.lag.time.max.ms.
     """
     for name in LogConfig.__slots__:
         here, wanted = getattr(found.log, name), getattr(found.image, name)

@@ -48,7 +48,7 @@ class QuorumModel:
     copies: dict[int, LogCopy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
     """Maps a node to the durable end of its metadata log. Nodes with damaged disks are left out. Updated when a
-    leader's high watermark has changed, or an end offset that a voter has reported to the leader.
+    leader's high watermark changes, or when a voter reports another end offset to the leader.
     """
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps an epoch to the node that led it."""

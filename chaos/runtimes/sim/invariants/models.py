@@ -111,7 +111,9 @@ class ClusterModel:
     damaged: set[int] = field(default_factory=set)
     """Holds the nodes whose disks were damaged on purpose: missing records on them are no violation."""
     rotten: set[int] = field(default_factory=set)
-    """Holds the damaged nodes that may have flipped bits: wrong records on them are no violation either."""
+    """Holds the damaged nodes whose disks may have flipped bits: neither missing nor wrong records on them are
+    violations.
+    """
 
     asked: Asked | None = None
     """Holds the reassignments that controllers were asked for; None if requests are not observed."""
@@ -162,8 +164,8 @@ class PartitionModel:
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps a leader epoch to the node that led in it."""
     void_epoch: int = -1
-    """Is the leader epoch of the last loss of committed batches that the configuration permits; -1 if there was none.
-    High watermarks of leaders of earlier epochs, and reads from them, are not checked.
+    """Is the leader epoch in which committed batches were lost most recently, as the configuration permits; -1 if none
+    were. High watermarks of leaders of earlier epochs, and reads from these leaders, are not checked.
     """
     stale: set[int] = field(default_factory=set)
     """Holds the nodes whose high watermark may be from before a permitted loss of committed batches."""

@@ -29,8 +29,9 @@ def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionMode
     "served-is-committed", CheckTrigger.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM"
 )
 def served_is_committed(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
-    """When a reader receives a record, some leader's high watermark has passed it. (Exceptions as for
-    `consistent-read`.)
+    """When a reader receives a record, some leader's high watermark has passed it. (Not checked for a leader of an
+    epoch before a permitted loss, for a leader whose disk has flipped bits, if followers truncate to their high
+    watermark as before KIP-101, or if leaders are elected without a controller.)
     """
     if now.offset < known.ledger.end:
         return None

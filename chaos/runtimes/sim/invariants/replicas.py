@@ -64,7 +64,8 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The epochs in the epoch cache, and their first offsets, rise strictly. No epoch in it is newer than the replica's
-    leader epoch, and none begins after the log's end. The last epoch in a leader's cache is its own.
+    leader epoch, and none begins after the log's end. The newest epoch in a leader's cache is the one in which it
+    leads.
     """
     entries = now.epochs
     if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:

@@ -16,9 +16,13 @@ class CheckTrigger(StrEnum):
     PartitionModel).
     """
     LEADER = "leader"
-    """Means that one replica that leads has changed: arguments as for REPLICA."""
+    """Means that one replica that leads has changed: check(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
+    PartitionModel).
+    """
     STANDING = "standing"
-    """Means that a replica's role, epochs, ISR or fetchers have changed: arguments as for REPLICA."""
+    """Means that a replica's role, epochs, ISR or fetchers have changed: check(before: ReplicaSnapshot | None, now:
+    ReplicaSnapshot, known: PartitionModel).
+    """
     PARTITION = "partition"
     """Means that something of a partition has changed: check(known: PartitionModel)."""
     BELIEF = "belief"
@@ -37,16 +41,18 @@ class CheckTrigger(StrEnum):
     metadata log, `view` and `known` are None.
     """
     EPOCH = "epoch"
-    """Means that a log has got its first batch of a leader epoch, after batches of another one: check(epoch: int,
-    durable: tuple[int, ...]). `epoch` is the new batch's. `durable` lists the epochs in the log's epoch checkpoint as a
-    power loss would leave it.
+    """Means that a log has got its first batch of a leader epoch, after batches of another epoch: check(epoch: int,
+    durable: tuple[int, ...]). `epoch` is the new batch's epoch. `durable` lists the epochs in the log's epoch
+    checkpoint as a power loss would leave it.
     """
     TRUNCATED = "truncated"
     """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel). The log equalled
     the committed batches up to offset `before`, and equals them up to `now` after the truncation.
     """
     RECOVERED = "recovered"
-    """Means that a log was loaded: arguments as for TRUNCATED."""
+    """Means that a starting node has loaded a log: check(node: int, before: int, now: int, known: PartitionModel). The
+    log on the disk equalled the committed batches up to offset `before`, and the loaded log equals them up to `now`.
+    """
     LOADED = "loaded"
     """Means that a log was loaded: check(node: int, whole: int, now: int, known: PartitionModel). `whole` is the end of
     its batches with right checksums, and `now` is the log's end offset.
@@ -105,8 +111,9 @@ class CheckTrigger(StrEnum):
     loss or a damaged disk may have taken some of them.
     """
     DECIDED = "decided"
-    """Means the same as MARKER, but the check is skipped if `decided` would be None: check(marked: WrittenMarker,
-    place: Place, decided: Sequence[PreparedTransaction]). `place` is the marker's partition.
+    """Means that a marker was found in a log: check(marked: WrittenMarker, place: Place, decided:
+    Sequence[PreparedTransaction]). `place` is the marker's partition. `decided` lists all committed decisions for the
+    marker's producer id and epoch. Not called if a permitted loss or a damaged disk may have taken some of them.
     """
     COMPLETED = "completed"
     """Means that a coordinator wrote that a transaction is complete: check(prepared: PreparedTransaction, committed:
@@ -126,9 +133,10 @@ class CheckTrigger(StrEnum):
     GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]), by group.
     """
     OFFSETS = "offsets"
-    """Means the same as GROUPS, with other arguments: check(offsets: Mapping[str, Positions], unmarked: Mapping[int,
-    int]). `offsets` maps a group to the committed offsets that the coordinator has. `unmarked` maps the offset of a log
-    record to its producer id, if the record's transaction has no commit marker so far.
+    """Means that a group coordinator was loaded, or its log has a new record or marker: check(offsets: Mapping[str,
+    Positions], unmarked: Mapping[int, int]). `offsets` maps a group to the committed offsets that the coordinator has.
+    `unmarked` maps the offset of a log record to its producer id, if the record's transaction has no commit marker so
+    far.
     """
     OWNERS = "owners"
     """Means that records in the log of a serving coordinator change the owners of partitions in a group: check(before:

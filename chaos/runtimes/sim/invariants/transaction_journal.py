@@ -36,7 +36,7 @@ class TransactionRecord(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Is True if the decision is to commit; meaningful only if there is a decision."""
+        """Is True if the state is PREPARE_COMMIT or COMPLETE_COMMIT."""
         return self.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
 
     @property

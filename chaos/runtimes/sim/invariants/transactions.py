@@ -115,9 +115,9 @@ def stable_offset_is_a_replay(
     before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel
 ) -> str | None:
     """A leader's last stable offset is its high watermark, or, if that is lower, the first offset of the first
-    transaction that is open in its log or whose marker is not committed. (A marker between the leader's high watermark
-    and the end of the committed batches may count as committed or not. The leader may not know yet that it is
-    committed, or may know it from a time when the leader's own high watermark was higher.)
+    transaction that is open in its log or whose marker is not committed. (A committed marker at or above the leader's
+    high watermark may count as committed or not: the leader does not know yet that the marker is committed, unless its
+    high watermark was higher earlier.)
     """
     replay = known.copies[now.node].replay
     if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):
@@ -134,7 +134,7 @@ def stable_offset_is_a_replay(
 
 @invariant("marker-epochs", CheckTrigger.MARKER, "KIP-98, KAFKA-9144: a marker of an epoch that is over ends nothing")
 def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
-    """No marker has an older producer epoch, or an older coordinator epoch, than its log has seen of that producer."""
+    """No marker has an older producer epoch or coordinator epoch than the log already has for that producer."""
     batch, before = marked
     marker = batch.marker
     if before is None or marker is None:
@@ -172,8 +172,9 @@ def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | 
 
 @invariant("marker-is-decided", CheckTrigger.DECIDED, "KIP-98: markers are written once the decision is committed")
 def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[PreparedTransaction]) -> str | None:
-    """For each marker in a log, a coordinator's log has a committed record of the same decision, for this producer
-    epoch and this partition. (Not checked after a permitted loss in the coordinators' log.)
+    """Each marker in a log follows a decision: a coordinator's log has a committed record of it, with the same outcome
+    (commit or abort), for the marker's producer id, producer epoch and partition. (Not checked after a permitted loss
+    in the coordinators' log.)
     """
     batch, marker = marked.batch, marked.batch.marker
     assert marker is not None

@@ -55,7 +55,7 @@ WHOLE_EVERY = 64
 LOOK_S = 1.0
 """Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is how often a quorum leader is checked in the time after which it must resign if no majority fetches from it."""
+"""Is how many times a quorum leader is checked before it must resign because no majority fetches from it."""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
 """Maps the type of a journal to the internal topic whose records it follows."""
