@@ -66,7 +66,9 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Gives the cost of checking one log for old segments and deleting them. A check that finds none to delete costs 1."""
+"""Gives the cost of checking one log and deleting old segments of it. A check that finds none to delete costs 1. Other
+tasks run each time the checks have cost `SPENT_IN_A_TURN` together.
+"""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 

@@ -40,8 +40,8 @@ class RealClock:
         return self._anchor_node + (now - self._anchor_real) * self.rate
 
     def wall_ms(self) -> int:
-        """Return wall-clock ms since the Unix epoch, plus the offset, plus what the clock's rate has added since offset
-        or rate last changed.
+        """Return the node's wall clock, in ms since the Unix epoch: the true time, plus the configured offset, plus
+        what the clock's rate has added since offset or rate last changed.
         """
         if self._path is None:
             return int(time.time() * 1000)

@@ -5,9 +5,9 @@ In the broker only this module, `real_files`, `real_clock` and the package `faul
 `random`, calls of `os` on files, and `trio.to_thread`. (`turn_meter` may read CPU time, because it only measures: no
 decision depends on it.)
 
-Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
-broker's throughput. Calls of `Transport` that move data never wait, and its waits never move data. So receiving takes
-one `wait_readable` and one `recv_into`.
+Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a buffer that is reused is worth a
+third of the broker's throughput. Calls of `Transport` that move data never wait, and its waits never move data. So
+receiving takes one `wait_readable` and one `recv_into`.
 """
 
 from __future__ import annotations

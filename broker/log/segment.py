@@ -69,8 +69,8 @@ class Segment:
     )
 
     def __init__(self, fs: Fs, directory: str, base_offset: int, config: LogConfig, *, fresh: bool) -> None:
-        """Create empty files if `fresh`. Otherwise open the existing files; the caller then sets the state that it
-        finds.
+        """Create empty files if `fresh`. Otherwise open the existing files. The caller must then find the segment's end
+        and timestamps, with `open_end` for example.
         """
         assert base_offset >= 0
         self._fs = fs
@@ -105,8 +105,8 @@ class Segment:
     # ------------------------------------------------------------------------------------------------- appending
 
     def append(self, data: Buffer) -> None:
-        """Write batches after the last one. The caller then passes each to `note`, in order. An OSError changes
-        nothing.
+        """Write batches after the segment's last batch. The caller then passes each to `note`, in order. If the write
+        fails with OSError, the segment has the same batches as before.
         """
         if self.file.append(data) != self.size:
             # An earlier write failed half-way and left bytes at the end: remove them, and append again.
@@ -231,8 +231,8 @@ class Segment:
         return FileSlice(self.file, start, length)
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return the same as `slice` for batches whose positions are not in memory. They are found with the offset
-        index and the batch headers.
+        """Do the work of `slice` for batches whose positions are not in memory: find them with the offset index and the
+        batch headers.
         """
         ends = walk_ends(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK)
         found = next(((last, start, stop) for last, start, stop in ends if last >= offset), None)
@@ -280,8 +280,8 @@ class Segment:
         self.release()  # A broker may have thousands of segments, but the number of open files is limited.
 
     def open_end(self) -> bool:
-        """Find the segment's end and timestamps from the indexes, without reading all batches. Returns False if it is
-        damaged.
+        """Find the segment's end and timestamps from the indexes, without reading all batches. Return False if the
+        segment is damaged.
         """
         self._load_time_index()
         first = next(walk(self.file, 0, self.size, LOOKUP_CHUNK), None)
@@ -299,7 +299,9 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative
 
     def _walk_behind_index(self) -> int:
-        """Find end and timestamps from the last indexed batch on. Returns the end of the last complete batch."""
+        """Find the segment's end and timestamps from the batch headers, beginning at the last indexed batch. Return the
+        position after the last complete batch.
+        """
         entries = len(self.index)
         self._index_position = position = self.index[entries - 1].position if entries else 0
         self._index_room = self._index_limit - entries

@@ -76,8 +76,8 @@ class MetricsEndpoint:
 
 
 async def _read(link: Transport) -> tuple[int, bool]:
-    """Read the head of a request, and return the HTTP status and whether the response has a body, as `http.status_of`.
-    Raises LinkClosed if the peer closes before the head is complete.
+    """Read the head of a request. Return the HTTP status, and whether the response has a body (not for HEAD). Raises
+    LinkClosed if the peer closes before the head is complete.
     """
     buffer, size = bytearray(MOST_BYTES), 0
     while size < MOST_BYTES:

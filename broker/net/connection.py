@@ -40,8 +40,8 @@ _COPY_LIMIT = 256 << 10
 beyond it more.
 """
 _COPIED_AHEAD = 512 << 10
-"""Limits the unsent bytes up to which file slices are read into memory. Beyond it slices stay in their files, because a
-client that does not read must not fill memory.
+"""Limits the unsent bytes of a connection. Beyond the limit no more file slices are read into memory, because a client
+that does not read must not fill memory.
 """
 
 Chunk = bytes | bytearray | memoryview | FileSlice
@@ -150,8 +150,8 @@ class Connection:
         self._is_held_when_closed = when_closed
 
     def release(self) -> None:
-        """Take requests again: the request that held the connection has taken effect, or never will. Do nothing if
-        nothing is held.
+        """Take requests again after `hold`: the request that had to wait has taken effect, or never will. Do nothing if
+        `hold` was not called.
         """
         held, self.held = self.held, None
         self._is_held_when_closed = False
@@ -285,7 +285,9 @@ class Connection:
         )
 
     async def wait_uncongested(self, max_requests: int, max_bytes: int) -> None:
-        """Wait until the connection is not `congested` any more, or closes."""
+        """Wait until at most `max_requests` responses are outstanding and at most `max_bytes` of known responses are
+        unsent, or until the connection closes.
+        """
         while self.congested(max_requests, max_bytes):
             self._uncongested = trio.Event()
             await self._uncongested.wait()

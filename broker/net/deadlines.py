@@ -28,7 +28,9 @@ class Expirable(Protocol):
 
 
 class ParkedRequestTimers:
-    """Holds parked requests by deadline. A request expires at the end of the tick (`TICK_MS`) that has its deadline."""
+    """Holds parked requests by deadline, in ticks of `TICK_MS`. A request expires when the tick that contains its
+    deadline is over.
+    """
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}

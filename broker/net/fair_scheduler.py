@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUDGET_S = 0.02
-"""Gives the seconds for which client connections may serve requests before they queue."""
+"""Gives the seconds for which client connections together may serve requests in one pass of the event loop. Beyond that
+they queue.
+"""
 _MOST_AT_ONCE = 64
 """Limits the queued connections that may run in one pass of the event loop."""
 
@@ -120,7 +122,7 @@ class ResponseTask:
         self._busy_since: float | None = None
 
     async def begin(self) -> None:
-        """Wait in the queue if the budget is spent. The task must call this before any work."""
+        """Wait in the queue if the time budget of clients is spent. The task must call this before any work."""
         if self._turns.must_queue(self):
             await self._turns.queue(self)
         _ANSWER.set(self)
@@ -134,8 +136,8 @@ class ResponseTask:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """Charge the time since the last `give_way` to the budget. It may include a wait, so at most `BUDGET_S` is
-        charged.
+        """Charge the time since the last `give_way` to the time budget of clients. That time may include a wait, so at
+        most `BUDGET_S` is charged.
         """
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
@@ -146,7 +148,9 @@ _ANSWER: ContextVar[ResponseTask | None] = ContextVar("answer", default=None)
 
 
 async def give_way() -> None:
-    """Let other tasks run, in a task that builds a response in pieces. Do not call this while holding a lock."""
+    """Let other tasks run. A task that builds a response in pieces calls this between two pieces, but never while it
+    holds a lock.
+    """
     answer = _ANSWER.get()
     if answer is None:
         await trio.lowlevel.checkpoint()

@@ -27,7 +27,9 @@ LARGE = 4 << 20
 PERIOD_S = 0.5
 """Gives the time, in s, for which memory may be short before connections with slow frames are closed."""
 SLOW = 512 << 10
-"""Is the number of bytes of a frame that must arrive within `PERIOD_S`. If fewer arrive, the frame is slow."""
+"""Is the number of bytes of an unfinished frame that a connection must receive in `PERIOD_S` (0.5 s). If it receives
+fewer, the frame counts as slow, and the connection may be closed when memory is short.
+"""
 _LENGTH = Struct(">i").unpack_from
 
 
@@ -49,7 +51,9 @@ class ReceiveMemoryLimit:
         """Maps each reader that waits for memory to the bytes it waits for."""
         self._freed = trio.Event()
         self._seen: dict[FrameReader, tuple[int, int]] = {}
-        """Maps each reader with an enlarged buffer to its `progress` at the last check."""
+        """Maps each reader with an enlarged buffer to its `progress` at the last check: the number of its bursts, and
+        the bytes received of its unfinished frame.
+        """
         self._next_look_s = 0.0
 
     def take(self, amount: int) -> bool:

@@ -209,7 +209,10 @@ class PeerClient:
         left_s: float = inf,
     ) -> Any:
         """Send a request with the encoded `body`, and return the result of `decode`. `decode` gets the whole response
-        frame, header included, and must not keep the view. The other parameters and the errors are those of `request`.
+        frame, header included, and must not keep the view. Requests with the same `lane` share a connection.
+
+        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout after `timeout_ms`,
+        which also closes the link, or after `left_s` seconds, which does not close it.
         """
         patience_s = min(timeout_ms / 1000, left_s)
         give_up_at = self._env.mono() + patience_s

@@ -18,14 +18,16 @@ and no other task runs while they are counted.
 
 
 class RequestMetrics:
-    """Holds counts since the start of the node. `mono` returns seconds, as `Env.mono` does."""
+    """Holds counts since the start of the node. `mono` returns monotonic seconds (`Env.mono`)."""
 
     def __init__(self, mono: Callable[[], float]) -> None:
         self.mono = mono
         self.requests: Counter[int] = Counter()
         """Counts the received requests by API key."""
         self.responses: Counter[int] = Counter()
-        """Counts the answered requests by API key. A connection may end before the answer."""
+        """Counts the answered requests by API key. They may be fewer than the received requests, because a connection
+        can end before the answer.
+        """
         self.seconds: dict[int, float] = {}
         """Sums, by API key, the seconds from each request until its response was known."""
         self.errors: Counter[tuple[int, int]] = Counter()

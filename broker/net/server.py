@@ -42,7 +42,7 @@ _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 _MUCH_KEPT = 64 << 10
-"""Is the number of unread response bytes above which a connection's bytes count for `squall.replies.max.bytes`."""
+"""Is the number of unsent response bytes above which a connection's bytes count for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
 """Limits the time, in s, for which the requests of one connection are served before other tasks run."""
 _QUIET_MS = 10_000
@@ -97,15 +97,13 @@ class Server:
         self._inner = config.node_listeners - shared
         """Names the listeners that only nodes use. Limits of clients, such as `max.connections`, do not apply there."""
         self._of_brokers: dict[Connection, None] = {}
-        """Holds the connections of the listeners in `_inner`."""
+        """Holds the connections of the listeners that only nodes use (`_inner`)."""
         self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
-        """Schedules the connections of clients, which are those of all listeners outside `_inner`. It is not used if
-        brokers and clients share a listener.
-        """
+        """Schedules the connections of listeners outside `_inner`. Unused if brokers and clients share a listener."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
         self._heavy: dict[Connection, None] = {}
-        """Holds the connections of clients that had many unread bytes when they were last flushed."""
+        """Holds client connections that had more than `_MUCH_KEPT` bytes of unsent responses at their last flush."""
         self._max_kept = config.squall_replies_max_bytes
         self._listeners: list[Listener] = []
         self._for_clients: dict[int, Route] = {}
@@ -119,7 +117,7 @@ class Server:
         """Maps the name of each listener to its open port."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Set the routes. The inter-broker listener also serves `for_nodes`. Call this before any `listen`."""
+        """Serve `for_clients` on all listeners, and `for_nodes` on those of nodes. Call this before any `listen`."""
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:
@@ -240,7 +238,9 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait for `Connection.release`, then until `turns` lets the connection run. All else is as in `_give_way`."""
+        """Send the known responses, then wait for `Connection.release`, and until `turns` (if any) lets the connection
+        run. Charge the time since `busy_since` to `turns`. Return the end of the wait. Times are the node's, in s.
+        """
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -318,7 +318,7 @@ class Server:
         return slot
 
     async def _read_large(self, route: Route, frame: memoryview, at: int, slot: PendingResponse) -> None:
-        """Decode a large request off the event loop and dispatch it. The connection is held meanwhile."""
+        """Decode a large request off the event loop, then dispatch it. The connection's later requests wait."""
         conn = slot.conn
         try:
             request = await self._large.read(request_class(route.key), frame, at, slot.version)
@@ -332,7 +332,7 @@ class Server:
             self.settle()
 
     def _handle(self, route: Route, request: Any, slot: PendingResponse, *, is_large: bool = False) -> None:
-        """Call the plain or waiting handler of a request, and send its response. A thread encodes it if `is_large`."""
+        """Call the handler of a request, and send its response. If `is_large`, a thread encodes the response."""
         if route.plain is None:
             assert route.waits is not None
             self._begin(partial(route.waits, request, slot), slot, holds=True, is_large=is_large)
@@ -446,8 +446,8 @@ class Server:
             self._limit_kept()
 
     def _limit_kept(self) -> None:
-        """Close the client connections with the most unread bytes until all others are within
-        `squall.replies.max.bytes`. Short requests may have large responses, and a client may read none of them.
+        """Close client connections, those with the most unsent response bytes first, until all others together are
+        within `squall.replies.max.bytes`. Short requests may have large responses, and a client may read none of them.
         """
         kept = {conn: size for conn in self._heavy if (size := conn.kept_bytes) > _MUCH_KEPT}
         self._heavy = dict.fromkeys(kept)

@@ -20,7 +20,9 @@ MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Limits, by default, the bytes to which one batch may decompress."""
 
 MOST_UNPACKED: Final = (1, 1100, 32, 256, 33_000, 0, 0, 0)
-"""Gives, by codec, a number of bytes that exceeds what one compressed byte can ever decompress to."""
+"""Gives, by codec (none, gzip, snappy, lz4, zstd), an upper limit of the bytes that one compressed byte decompresses
+to; 0 for 5 to 7, which are no codecs.
+"""
 FIRST_STEP_BYTES: Final = 64 << 10
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
@@ -51,7 +53,9 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Return `data` decompressed. MalformedFrame for invalid bytes, another codec, and more than `max_bytes`."""
+    """Return `data` decompressed. MalformedFrame for invalid bytes, a codec other than 1 to 4, and more than
+    `max_bytes`.
+    """
     import cramjam
 
     match codec:
@@ -74,7 +78,8 @@ def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
 def unpacked_stepwise(codec: int, data: memoryview, max_bytes: int) -> Iterator[tuple[bytes | bytearray, bool]]:
     """Yield longer and longer prefixes of the decompressed `data`, as (prefix, whether it is all of the data).
 
-    A caller that finds its record in a short prefix need not decompress the rest. Raises as `decompress`.
+    A caller that finds its record in a short prefix need not decompress the rest. Raises MalformedFrame for invalid
+    bytes, an unknown codec, and data that decompresses to more than `max_bytes`.
     """
     import cramjam
 

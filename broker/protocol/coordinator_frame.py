@@ -1,8 +1,8 @@
-"""Encodes and decodes the records of coordinators' logs: an int16, then the body.
+"""Encodes and decodes the records of coordinators' logs. Keys and values begin with an int16: in a key it is the
+record's type (the class's API_KEY), in a value the version in which the value is encoded.
 
-Before a key the int16 is the type of the record (the class's API_KEY), before a value its version. A tombstone has no
-value. The metadata that consumers exchange through a classic group, and the principal in an Envelope, also begin with
-their version.
+A tombstone has no value. The metadata that consumers exchange through a classic group, and the principal in an
+Envelope, also begin with their version.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ class ProducerSettingsCounter:
         not counted.
 
         `unanswered` returns how many Produce requests of this connection have no response, this request included. The
-        largest such number is kept. The call is slow, and `most` is an upper limit of its result, so it is called only
-        if `most` is above the largest number so far. With acks=0, which has no responses, both are ignored.
+        counter stores the largest such number. The call is slow, and `most` is an upper limit of its result, so it is
+        called only if `most` is above the stored number. With acks=0, which has no responses, `unanswered` and `most`
+        are ignored.
         """
         records = _first_batch(request)
         if records is None:

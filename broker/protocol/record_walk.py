@@ -41,8 +41,8 @@ def record_since(
     """Return (timestamp, offset) of the first record with an offset in [start, limit) and a timestamp of at least
     `timestamp`; None if there is none.
 
-    Raises only MalformedFrame: for invalid bytes, if the search would pass `max_bytes` or MOST_RECORDS, or if it is
-    given up.
+    Raises only MalformedFrame: for invalid bytes, if the search would pass `max_bytes` or MOST_RECORDS, or if
+    `is_given_up` returns True because the client no longer waits for the answer.
     """
     stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     at, left = 0, header.record_count

@@ -173,8 +173,8 @@ def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Read the rest of the varint before a compact string, as `more` does. Return the string's length + 1 and the
-    position after the varint.
+    """Read the rest of the varint before a compact string; `first`, its first byte (128 or more), is before `at`.
+    Return the string's length + 1 and the position after the varint.
     """
     value, at = more(view, at, first)
     if value > LONGEST_STRING + 1:

@@ -45,12 +45,14 @@ class ElectionTimers:
         return timeout + self._rng.randrange(timeout)
 
     def before_candidacy(self, fresh: bool) -> int:
-        """Return how long a node that has just entered its epoch waits for a leader before it begins an election."""
+        """Return how long a node that has just entered its epoch waits for a leader before it begins an election. The
+        wait is short if `fresh`: the cluster has never had a leader.
+        """
         return self._rng.randrange(self._spread(self._lost_rounds)) if fresh else self.for_votes(fresh)
 
     def after_losing(self, fresh: bool) -> int:
-        """Return the pause after a lost election. It is long enough to fetch from a leader that is alive, and grows
-        with each lost election.
+        """Return the pause after a lost election, which grows with each lost election. Unless `fresh` (the cluster has
+        never had a leader), the pause is long enough to fetch from a leader that is alive.
         """
         pause = self._rng.randrange(self._spread(self._lost_rounds))
         self._lost_rounds += 1

@@ -85,7 +85,7 @@ class FetchFromLeaderState:
             self.download = SnapshotDownload(snapshot)
 
     def request(self, epoch: int, log: LogExtent, high_watermark: int) -> Fetch | FetchSnapshot:
-        """Return the next request to the source."""
+        """Return the next request to `source`: for a chunk of the snapshot that is being downloaded, or for records."""
         if self.download is not None:
             return FetchSnapshot(epoch, self.download.snapshot, self.download.position)
         wait_ms = self._settings.fetch_max_wait_ms

@@ -33,7 +33,7 @@ class LocalLogModel:
         self.generation = 0
         """Counts the changes that removed records: truncations and installed snapshots."""
         self.ops: list[LogOp] = []
-        """Holds the operations to be carried out; see `take_ops`."""
+        """Holds the operations that the next `take_ops` returns."""
 
     @property
     def is_synced(self) -> bool:
@@ -102,8 +102,8 @@ class LocalLogModel:
         self.ops.append(InstallSnapshot(snapshot, self.generation))
 
     def synced(self, end_offset: int, generation: int) -> bool:
-        """Note that the log is durable up to `end_offset`. `generation` is the one at which that sync began. Returns
-        False if records were removed since then (`self.generation` is higher).
+        """Note that the log is durable up to `end_offset`. `generation` is the value that `self.generation` had when
+        the sync began. Return False, and change nothing, if records were removed since then.
         """
         if generation != self.generation:
             return False

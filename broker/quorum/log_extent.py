@@ -104,8 +104,8 @@ class LogExtent:
         return epoch == last_epoch and offset <= end
 
     def has_left(self, offset: int, last_epoch: int) -> bool:
-        """Return whether this log has left behind (trimmed) the records that another log needs next, so that the other
-        log must continue from a snapshot. The other log ends at `offset`, after a record of `last_epoch`.
+        """Return whether this log has trimmed the records that another log needs next, so that the other log must
+        continue from a snapshot. The other log ends at `offset`, after a record of `last_epoch`.
         """
         if not self.start_offset:
             return False

@@ -137,7 +137,7 @@ class FetchReply(NamedTuple):
     offset: int = 0
     limit: int = 0
     """Gives the exclusive end of the records that may be sent with the reply. They begin at `offset`; there are none if
-    both are equal.
+    `limit` equals `offset`.
     """
     spans: tuple[BatchSpan, ...] = ()
     payload: object = None

@@ -34,7 +34,7 @@ class Outbox:
         self._lines = {voter: _VoterRequestState() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
         self.messages: list[QuorumMessage] = []
-        """Holds the messages to be sent; see `take`."""
+        """Holds the messages that the next `take` returns."""
 
     @property
     def voters(self) -> tuple[int, ...]:

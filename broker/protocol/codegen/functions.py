@@ -212,8 +212,8 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {target} = None")
 
     def array_body(self, wire: FieldEncoding, target: str) -> None:
-        """Emit code that reads `n` elements into a list, and assigns it to `target`, such as "o.topics". Code emitted
-        before it has read `n`.
+        """Emit code that reads `n` elements into a list, and assigns the list to `target`, such as "o.topics". The
+        emitted code before this has already read the number `n`.
         """
         out = self.out
         bulk = {"int8": ("int8s", 1), "int16": ("int16s", 2), "int32": ("int32s", 4), "int64": ("int64s", 8)}

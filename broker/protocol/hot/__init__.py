@@ -5,8 +5,8 @@ The messages are plain tuples and slices of the receive buffer instead of messag
 name them on the wire (UTF-8 name, or the 16-byte id from Fetch and Produce 13 on), which are the broker's dictionary
 keys. Tests compare the results with the generated classes in squall.broker.protocol.schema.
 
-Reading is bounded as in squall.broker.protocol.wire, and raises only MalformedFrame. Views of records are slices of the
-buffer that was passed in, and valid as long as the buffer is.
+A decoder's work is bounded by the bytes that are there, never by a number from the peer. It raises only MalformedFrame.
+Views of records are slices of the buffer that was passed in, and valid as long as the buffer is.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class GroupCoordinator:
         return shard.log.verification_needed(producer_id, epoch, raises_epoch=raises_epoch)
 
     def committed_offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets as far as this broker knows them. Do not keep it: the mapping changes."""
+        """Return a group's committed offsets as far as this broker knows them. Later commits change this mapping."""
         shard = self.shards.get(self.partition_of(group_id))
         return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
 

@@ -5,10 +5,10 @@ Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the ma
 again, to the leader that the partition has by then, if the partition answers an error, or if the leader is unknown or
 unreachable.
 
-A partition whose topic is missing in this broker's metadata image needs no marker, because the topic was deleted. It
-cannot be missing because the image is old. Each leader epoch of a coordinator begins with a metadata record, and this
-broker's image includes the record of its own epoch. An earlier coordinator added its partitions before it applied that
-record, so its image was older.
+If this broker's metadata image lacks a partition's topic, the topic was deleted, and the partition needs no marker. The
+image is never too old to have the topic. Each leader epoch of a coordinator begins with a metadata record, and this
+broker's image includes the record of its own epoch. An earlier coordinator added partitions only before it applied that
+record, so from an older image.
 """
 
 from __future__ import annotations

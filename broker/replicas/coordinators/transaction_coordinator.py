@@ -311,9 +311,9 @@ class TransactionCoordinator:
         previous transaction are still being written (`decision` is CONCURRENT_TRANSACTIONS). Markers seldom take more
         than a few ms, whereas a client that gets this error waits for 20 to 100 ms (KAFKA-5477).
 
-        A request is refused at once, as by Kafka 4.3.1, if its producer id or epoch is not that of the transaction: it
-        will be fenced when the markers are written. A request from a partition's leader waits, too: Kafka's leaders
-        retry for as long (KAFKA-18654).
+        A request gets the error at once, as from Kafka 4.3.1, if its producer id or epoch is not that of the
+        transaction: the request will be fenced when the markers are written. A request from a partition's leader waits
+        for as long as Kafka's leaders would retry it (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False
