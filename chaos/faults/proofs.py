@@ -42,8 +42,9 @@ no controller answered, so that the broker shut down without a controlled shutdo
 
 
 def left_as_asked(evidence: Mapping[str, Any], proof: str) -> bool:
-    """Return whether a node went down as its fault requires. `proof`: the key of the evidence that must be true. A
-    broker that was asked for a controlled shutdown may also shut down alone (ALONE), if no controller answers.
+    """Return whether a node went down as its fault requires: its evidence must be true at the key `proof`, such as
+    "gone". If `proof` is CONTROLLED, ALONE is enough: a broker shuts down without a controlled shutdown if no
+    controller answers.
     """
     return bool(evidence.get(proof) or (proof == CONTROLLED and evidence.get(ALONE)))
 
@@ -180,8 +181,8 @@ def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def upgraded(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence passes `restarted`, and each node runs other software than before; else what is
-    missing.
+    """Return "" if each node went down as requested, came up again with other software than before, and all partitions
+    were in sync; else what is missing.
     """
     pairs = [
         (mapping(step.get("was")).get("runs"), mapping(step.get("is")).get("runs"))

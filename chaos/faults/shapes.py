@@ -30,8 +30,9 @@ def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """Return the links that carry requests to the target brokers, or requests of the target zone's clients. A target
-    that is one link is returned itself. The parameter `side` selects links as in `links_of`.
+    """Return the links that carry requests to the target brokers, or requests of the target zone's clients. The
+    parameter `side` selects links from other brokers, from clients, or both. If the target is one link, return just
+    this link.
     """
     found = links_of(params, targets, links)
     return [link for link in found if link in targets or link.target in targets or not isinstance(link.source, int)]

@@ -152,7 +152,9 @@ def check_target(here: str, target: str) -> tuple[str, str]:
 
 
 def _split(target: str) -> tuple[str, str]:
-    """Split a target from what follows its `not`. In a link, each end has its own `not`."""
+    """Split a target at its `not`: "leader not controller" gives ("leader", "controller"), and "leader" gives
+    ("leader", ""). A link is left whole, because each of its ends may have its own `not`.
+    """
     if target.startswith(f"{LINK_TARGET}:"):
         return target, ""
     named, _, but = target.partition(BUT)

@@ -41,8 +41,8 @@ def cut_fetches(at_s: float, duration_s: float, follower: int, leader: int) -> V
 
 
 def cut_from_controller(at_s: float, duration_s: float, broker: int) -> Values:
-    """Return a fault in which a broker is fenced, and learns of no decision. Followers still fetch from it, and it
-    fetches from leaders.
+    """Return a fault that cuts a broker off from the controller: the broker is fenced, and does not learn of the
+    controller's decisions. Followers still fetch from it, and it fetches from leaders.
     """
     return fault(at_s, duration_s, "partition", f"link:{broker}->{CONTROLLER}", side=CONTROLLER)
 
@@ -91,8 +91,8 @@ def client_visible_plan(
     workload: Mapping[str, Any] | None = None,
     **plan: Any,
 ) -> Plan:
-    """Return a plan as `hunt_plan` does, but with so many brokers and partitions that one partition has its replicas on
-    brokers 4, 5 and 6. The plan counts every lost record as a failure (expect="safe").
+    """Return a plan with these faults, for 6 brokers and 30 partitions under a light load, so that one partition has
+    its replicas on brokers 4, 5 and 6. The plan counts every lost record as a failure (expect="safe").
     """
     return hunt_plan(
         seed,

@@ -17,9 +17,7 @@ from squall.chaos.plans.plan import Plan
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN, ABORT = "send", "pause", "halt", "leave", "crash", "twin", "abort"
 DELETE = "delete"
-"""Is an action, as are SEND, PAUSE and the others above. `workloads/groups/acts.py` and `workloads/pipeline/steps.py`
-describe all actions.
-"""
+"""Names the action in which all members leave the group, and then the group is deleted."""
 BYTES = 100
 OF_GROUPS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "1",

@@ -78,7 +78,7 @@ class MutantHuntResult:
 
     @property
     def is_expected(self) -> bool:
-        """Is True if the check that found the mutant is one of those that its definition names (`Mutant.expected`)."""
+        """Is True if the check that found the mutant is in the mutant's `Mutant.expected`."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property

@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:
-    """Write the current epochs, and then the epochs from before the last change over them."""
+    """Write the leader epochs to the file, and then overwrite the file with all of them but the newest."""
     checkpoints.write_epochs(self._fs, self._path, self.entries)
     if len(self.entries) > 1:
         checkpoints.write_epochs(self._fs, self._path, self.entries[:-1])

@@ -13,8 +13,8 @@ from squall.chaos.plans.plan import Plan
 
 
 def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the committed ISR. It contains replicas that the leader has proposed to remove, but lacks those that it
-    has proposed to add.
+    """Return the committed ISR only. The correct function adds the replicas that the leader has proposed to add,
+    because the controller may have added them already.
     """
     return committed
 

@@ -1,4 +1,6 @@
-"""Plants KAFKA-7128: a follower joins the ISR at the new leader's high watermark, which is behind what is committed."""
+"""Plants KAFKA-7128: a follower joins the ISR as soon as it reaches the new leader's high watermark. This high
+watermark may be too low: the follower may still lack records that the previous leader has committed.
+"""
 
 from __future__ import annotations
 

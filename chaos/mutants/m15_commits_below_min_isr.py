@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_high_watermark_frozen(self: Partition) -> bool:
-    """Return False: the last in-sync replica commits what it has."""
+    """Return False: the high watermark advances even if the ISR is smaller than min.insync.replicas."""
     return False
 
 

@@ -1,4 +1,6 @@
-"""Plants an unsafe setting: unclean elections are enabled, and no loss is expected."""
+"""Plants an unsafe setting: unclean elections are enabled. The plan claims that this is safe (expect="safe"), so every
+lost record counts as a failure.
+"""
 
 from __future__ import annotations
 

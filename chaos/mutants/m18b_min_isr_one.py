@@ -1,4 +1,6 @@
-"""Plants an unsafe setting: min.insync.replicas=1, and no loss is expected when one node loses its power."""
+"""Plants an unsafe setting: min.insync.replicas=1. The plan, in which one node at a time loses its power, claims that
+this is safe (expect="safe"). So every lost record counts as a failure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Plants an unsafe setting: no fsync for each append, and no loss is expected when all nodes lose their power."""
+"""Plants an unsafe setting: records are acknowledged before an fsync. The plan, in which all nodes lose their power at
+once, claims that this is safe (expect="safe"). So every lost record counts as a failure.
+"""
 
 from __future__ import annotations
 

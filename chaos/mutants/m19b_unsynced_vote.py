@@ -28,8 +28,9 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan as `plan` does, but with twice as many power losses, and so with a longer load. A broker that finds
-    only half of its unsynced vote does not start. If this happens to two of the three voters, no leader can be elected.
+    """Return a plan with elections of the quorum, and power losses of voters in the middle of them. It has twice as
+    many power losses as `plan`. A broker that finds only half of its unsynced vote does not start. If this happens to
+    two of the three voters, no leader can be elected.
     """
     rng = draw(seed, "19b: seen")
     at_s, faults = 0.5, []

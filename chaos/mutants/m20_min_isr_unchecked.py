@@ -24,7 +24,9 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan under which the next leader lacks what the lone leader acknowledged."""
+    """Return a plan that cuts a leader off from its followers until it dies. With this bug the leader has acknowledged
+    records while it was alone in the ISR, and the next leader lacks them.
+    """
     return alone_by_a_cut(seed, "20")
 
 

@@ -1,4 +1,6 @@
-"""Plants KAFKA-9835: the limit of a read is determined after appends, and consumers get uncommitted records."""
+"""Plants KAFKA-9835: reads end at the log end offset and not at the high watermark, so consumers get uncommitted
+records.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SOUND = ending.decide
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """Decide as for V1: a client of V2 keeps its epoch."""
+    """Decide an EndTxn as for transactions V1: a client of V2 keeps its epoch."""
     decision = _SOUND(rules, found, replace(request, client_version=V1), now_ms, fresh_id)
     if decision.answer.error or request.client_version < V2:
         return decision

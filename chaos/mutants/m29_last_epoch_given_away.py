@@ -1,7 +1,8 @@
-"""Plants KAFKA-20090: a client gets the last producer epoch, and its transaction can never be ended.
+"""Plants KAFKA-20090: a client gets the highest producer epoch, 32,767. The client's transaction in this epoch can
+never be ended, because the markers would need a higher epoch.
 
-The last epoch is 32,767, and no plan has so many transactions. So the first epoch here is a few before the last one.
-Kafka used up its epochs faster, because each fence raised the epoch twice (KAFKA-19367).
+No plan has so many transactions, so epochs here begin shortly below the highest one. Kafka used up its epochs faster,
+because each fence raised the epoch twice (KAFKA-19367).
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """Return an epoch a few transactions before the last epoch."""
+    """Return an epoch shortly below the highest one, 32,767. A few transactions of V2 then use up the epochs."""
     return MAX_EPOCH - 6
 
 
 def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return True only at the very last epoch. A correct coordinator keeps that epoch for fencing."""
+    """Return True only at 32,767, the highest epoch. The correct function already returns True at 32,766, so that the
+    coordinator keeps the highest epoch for fencing.
+    """
     return epoch >= MAX_EPOCH  # Kafka reserves the last epoch: one below it, a new producer id is due
 
 
 def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, client_version: int) -> int:
-    """Return the next epoch for V2, or the last epoch if there is no next; for V1 the same epoch."""
+    """Return the next epoch for V2, but at most 32,767, the highest one. For V1 return the current epoch."""
     return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return False: a client may get any epoch, even the last one."""
+    """Return False: a client may get any epoch, even 32,767, which a correct coordinator gives to no client."""
     return False
 
 

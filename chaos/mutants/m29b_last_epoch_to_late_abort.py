@@ -1,7 +1,8 @@
-"""Plants KAFKA-20090 in another way: when a transaction times out, the coordinator fences its producer with the last
-epoch, and gives this epoch to the client that aborts late.
+"""Plants KAFKA-20090 in another way. When a transaction times out, the coordinator fences its producer with the highest
+epoch, 32,767. Then the client sends a late abort, and the response gives this epoch to the client.
 
-Squall's swarm found this. As in mutant 29, epochs begin close before the last epoch.
+Squall's swarm (its random plans) found this. Epochs begin at 32,766 here, so that the first fence uses up the highest
+epoch.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """Return the last epoch that a client may have, as the first epoch of a new transactional id. The first fence then
-    uses up the last epoch.
+    """Return 32,766, the highest epoch that a client may have, as the first epoch of a new transactional id. The first
+    fence then uses up 32,767.
     """
     return MAX_EPOCH - 1
 
 
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-    """Return whether the epoch of an EndTxn is valid. Unlike the correct rule, this one also accepts the last epoch, in
-    which only the coordinator may end a transaction. So a client's abort after the time-out is accepted as a retry.
+    """Return whether the epoch of an EndTxn is valid. The correct function refuses every EndTxn once the transaction is
+    in epoch 32,767, which only the coordinator uses, to fence. This function accepts it. So a client's abort after the
+    time-out counts as a retry.
     """
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
     if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
@@ -33,7 +35,7 @@ def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata,
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return False: a client may get any epoch, even the last one."""
+    """Return False: a client may get any epoch, even 32,767, which a correct coordinator gives to no client."""
     return False
 
 

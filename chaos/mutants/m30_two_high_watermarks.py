@@ -15,8 +15,8 @@ BEFORE, NOW = "high_watermark_before", "high_watermark_now"
 
 
 def first_unstable_offset(self: HostedPartition) -> int | None:
-    """Return the correct offset, but None (as if no transaction were open) if the first open transaction begins at or
-    above the high watermark from before its last advance.
+    """Return None, as if no transaction were open, if the first open transaction begins at or above the previous value
+    of the high watermark. Otherwise return the correct offset.
     """
     seen, high_watermark = vars(self.log), self.state.high_watermark
     if seen.get(NOW) != high_watermark:

@@ -1,4 +1,6 @@
-"""Plants KAFKA-5355 and KAFKA-5376: a fetch that waits is answered for another isolation level than it requested."""
+"""Plants KAFKA-5355 and KAFKA-5376: a read_committed fetch that has waited is answered as if it were read_uncommitted,
+or (mutant 31b) without its list of aborted transactions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ READ_UNCOMMITTED = 0
 
 
 def wake(self: DelayedFetch) -> None:
-    """Wake the fetch, and forget its isolation level."""
+    """Wake the fetch, and turn it into a read_uncommitted fetch."""
     self.isolation = READ_UNCOMMITTED
     _SOUND_WAKE(self)
 
@@ -25,7 +27,9 @@ def wake(self: DelayedFetch) -> None:
 def _read(
     self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
 ) -> FetchResponsePartition:
-    """Return no aborted transactions to a fetch that has waited."""
+    """Do what the correct function does, but leave the list of aborted transactions empty if the fetch has waited. The
+    consumer then returns aborted records.
+    """
     out = _SOUND_READ(self, fetch, want, left, first)
     return out._replace(aborted=[]) if out.aborted and fetch.slot.parked is fetch else out
 

@@ -19,7 +19,9 @@ _SOUND = ProducerStates.ended
 
 
 def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
-    """Do what the correct function does, but keep the producer's timestamp unchanged."""
+    """Do what the correct function does, but do not set the producer's timestamp to that of the marker. So the
+    producer's state expires as if no marker had come.
+    """
     before = self.entries.get(header.producer_id)
     timestamp = -1 if before is None else before.timestamp
     aborted = _SOUND(self, header, marker)

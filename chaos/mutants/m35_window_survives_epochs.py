@@ -12,7 +12,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Find a known batch by its sequence numbers alone."""
+    """Return the batch in the log that has the same sequence numbers, or None. The correct function also requires the
+    same producer epoch, because a new epoch begins its sequence numbers at 0.
+    """
     first = header.base_sequence
     last = first + header.last_offset_delta & SEQUENCE_MASK
     for sent in entry.window:
@@ -22,7 +24,9 @@ def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHea
 
 
 def restart(self: ProducerStateEntry, epoch: int) -> None:
-    """Restart the sequence numbers, and keep the old batches."""
+    """Restart the sequence numbers for a new epoch, but keep the known batches of the earlier epoch. The correct
+    function forgets these batches.
+    """
     self.epoch = epoch
     self.next_sequence = 0
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None:
-    """Call at once, because the record is in the local log."""
+    """Call `call` at once, when the record may be in the local log only. The correct function waits until the record is
+    committed.
+    """
     call(ErrorCode.NONE if self.is_ours() else ErrorCode.NOT_COORDINATOR)
 
 

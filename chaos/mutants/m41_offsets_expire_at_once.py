@@ -15,7 +15,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
-    """Decide by the expiry time in the record, though the record may have none."""
+    """Return whether the expiry time in the record has passed, even if it is -1 (the record has none). The correct
+    function then uses offsets.retention.minutes instead.
+    """
     return wall_ms >= committed.expires_ms
 
 

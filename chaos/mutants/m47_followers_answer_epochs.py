@@ -33,8 +33,8 @@ def offset_for_leader_epoch(
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leaders change. Readers then ask a broker that is no longer the leader, or not yet the
-    leader.
+    """Return a plan in which leaders change. Readers then send OffsetForLeaderEpoch to a broker that is no longer the
+    leader, or not yet the leader.
     """
     return hunt_plan(
         seed,

@@ -1,8 +1,8 @@
 """Plants KAFKA-9666: the coordinator raises the epoch in memory to fence a producer, even if the record cannot be
 written. Each attempt raises it again.
 
-At the last possible epoch Kafka's coordinator could not fence any more, and the transaction stayed open. Here producers
-begin with an epoch just below the last one.
+Once the epoch was 32,767, the highest one, Kafka's coordinator could not fence the producer any more, and its
+transaction stayed open. Epochs begin shortly below the highest one here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """Return an epoch a few attempts before the last epoch."""
+    """Return an epoch so near to the highest one, 32,767, that a dozen failed fences reach it."""
     return MAX_EPOCH - 12
 
 
 def fenced_epoch(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> int:
-    """Raise the epoch in memory, whether or not the record is written. Raise ValueError at the last epoch (Kafka's
-    IllegalStateException).
+    """Return the next epoch, and store it in memory even if the record of the fence is never written. Raise ValueError
+    if the epoch is already 32,767, the highest one (Kafka raised IllegalStateException).
     """
     raised = transaction.epoch + 1
     if raised > MAX_EPOCH:
@@ -35,7 +35,9 @@ def fenced_epoch(self: TransactionCoordinatorShard, transaction: TransactionMeta
 
 
 def is_timed_out(self: TransactionCoordinatorShard, transaction: TransactionMetadata, now_ms: int) -> bool:
-    """Do what the correct function does, but return False if the transaction cannot be fenced."""
+    """Do what the correct function does, but return False if the epoch is 32,767, the highest one: a fence would need a
+    higher epoch, so the transaction stays open.
+    """
     late = transaction.started_ms + transaction.timeout_ms < now_ms
     return transaction.state == TxnState.ONGOING and late and transaction.epoch < MAX_EPOCH
 

@@ -16,8 +16,8 @@ def may_forget(self: ProducerRules, entry: ProducerStateEntry, wall_ms: int, aft
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leaders die with responses in flight, and the state of producers expires before they find
-    the next leader.
+    """Return a plan in which leaders die with responses in flight. Brokers forget the producers before the producers
+    find the next leader.
     """
     settings = {"log.retention.check.interval.ms": "100"}
     return hunt_plan(seed, killings_behind(seed, "66"), settings=settings)

@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def checkpoint_recovery_points(self: LogManager) -> None:
-    """Write each log's end offset, synced or not."""
+    """Write each log's end offset as its recovery point, even if the log is not synced up to that offset."""
     points = {place: log.log_end_offset for place, log in self.logs.items()}
     checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
     self.checkpoint_log_starts()

@@ -32,9 +32,9 @@ _SOUND = GroupCoordinator.submit
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which the pipeline instance that has the only partition leaves in good order while markers are
-    late. Another instance takes the partition over, and fetches the offset before the marker of the last transaction
-    arrives.
+    """Return a plan in which the pipeline instance that owns the only partition leaves the group while markers are
+    late. Another instance takes the partition over. It fetches the committed offset before the marker of the first
+    instance's final transaction arrives.
     """
     rng = draw(seed, "73")
     faults, acts = [], []

@@ -22,14 +22,16 @@ from writing on.
 
 
 def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> int:
-    """Return the epoch of the producer whose transaction is aborted."""
+    """Return the current epoch for the abort of an open transaction. The correct function returns a higher epoch, which
+    fences the old producer.
+    """
     return transaction.epoch
 
 
 def bumped(self: TransactionRules, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
-    """Return the current epoch for a new producer if the last transaction was aborted; the correct function raises the
-    epoch. Otherwise do what the correct function does. The result is the epoch, and the epoch before the last bump;
-    None: the producer is fenced.
+    """Do what the correct function does, but keep the epoch for a new producer if the previous transaction was aborted.
+    The correct function raises it. The result is the epoch, and the epoch before its latest bump, such as (8, 7); None:
+    the producer is fenced.
     """
     if request.producer_id < 0 and transaction.state == TxnState.COMPLETE_ABORT:
         return transaction.epoch, transaction.last_epoch

@@ -123,8 +123,8 @@ class CostModel:
         return cost
 
     def whole_bytes(self, item: PlannedRun) -> float:
-        """Return the expected bytes of a run that keeps all its files: the most that one with this runtime and target
-        had, else an estimate.
+        """Return the expected bytes of a run that keeps all its files: the most that such a run with the same runtime
+        and target has left so far. If there was no such run, return an estimate.
         """
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
@@ -182,8 +182,8 @@ def forecast(
     items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> NightForecast:
     """Return which of the items, in this order, fit into a night of `budget_s` seconds that leaves at most `keep_bytes`
-    on disk. Its time includes a report, also about the `done` runs of earlier sessions. slots: how many runs with OS
-    processes are played at a time.
+    on disk. The seconds include the report, if the night makes one. done: how many runs ended before the night was
+    resumed; the report covers them, too. slots: how many runs with OS processes are played at a time.
     """
     spent = used = planned = enough = 0.0
     plays: list[PlannedRun] = []

@@ -41,12 +41,12 @@ class PlannedRun:
 
     @property
     def runtime(self) -> str:
-        """Returns the runtime of its brokers."""
+        """Returns the runtime of the run's brokers, such as "process"."""
         return self.cell["runtime"]
 
     @property
     def configuration(self) -> str:
-        """Returns the name of its configuration."""
+        """Returns the name of the run's configuration."""
         return title(self.cell)
 
     def as_json(self) -> dict[str, Any]:
@@ -98,7 +98,9 @@ def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Nig
 
 
 def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
-    """Return, in words, the expectations of the matrix that apply to none of these runs."""
+    """Return, as text, the conditions (`where`) of those expectation rules in the matrix that match none of these runs,
+    such as "acks=1 workload=appends".
+    """
     cells = [each.cell for each in items]
     return [
         " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in each.where.items())
