@@ -46,7 +46,7 @@ class MemberRequestTimes:
         self._moved: dict[str, list[MovedRevocation]] = {}
         """Maps a group to the revocations whose deadline has moved since `times` was last called."""
         self._asked: dict[str, list[RevocationTimes]] = {}
-        """Maps a group to the revocations that have begun since `times` was last called."""
+        """Maps a group to the revocations for which its coordinator has asked since `times` was last called."""
         self._followed_ms: dict[str, int] = {}
         """Maps a group to the time of the last call of `follow`."""
         self._deadlines: dict[str, dict[str, MemberTimes]] = {}

@@ -111,7 +111,7 @@ class GroupTimeouts(NamedTuple):
     moved: tuple[MovedRevocation, ...] = ()
     """Lists the revocations whose deadline the coordinator has moved since the last check."""
     revoking: tuple[RevocationTimes, ...] = ()
-    """Lists the members that have to revoke partitions now."""
+    """Lists the members that the coordinator has asked to revoke partitions, and that have not done so yet."""
     asked: tuple[RevocationTimes, ...] = ()
     """Lists the members that the coordinator has asked to revoke partitions since the last check."""
     short: tuple[ShortSession, ...] = ()
@@ -172,8 +172,9 @@ def revocation_deadline_stays(now: GroupTimeouts) -> str | None:
 
 @invariant("revocation-ends", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
 def revocation_ends(now: GroupTimeouts) -> str | None:
-    """A member has its rebalance time-out to revoke partitions, and is removed from its group if it has not revoked
-    them by then, while its coordinator serves and can write to its log.
+    """A member that its coordinator asks to revoke partitions has its rebalance time-out for that. If the member has
+    not revoked them by then, the coordinator removes it from the group, as long as the coordinator serves and can write
+    to its log.
     """
     for each in now.asked:
         if not each.earliest_ms <= each.deadline_ms - each.rebalance_ms <= each.latest_ms:
@@ -190,7 +191,7 @@ def revocation_ends(now: GroupTimeouts) -> str | None:
 
 @invariant("session-is-whole", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
 def session_is_whole(now: GroupTimeouts) -> str | None:
-    """When a member's deadline is set, the member gets its whole session time-out."""
+    """A coordinator gives a member its whole session time-out: no deadline that it sets for the member is earlier."""
     for member_id, deadline_ms, earliest_ms in now.short:
         return f"member {member_id} has to send a request by {deadline_ms} ms, too early before {earliest_ms} ms"
     return None

@@ -71,8 +71,8 @@ class SettingsInForce(NamedTuple):
 
 @invariant("removed-after-the-lag-time", CheckTrigger.ISR_REMOVAL, "KIP-16: replica.lag.time.max.ms; KAFKA-1546")
 def removed_after_the_lag_time(found: IsrRemoval) -> str | None:
-    """A leader proposes to remove a follower from the ISR only if the follower was not caught up within the lag time.
-    (Not checked with replica.lag.max.messages, the old rule.)
+    """A leader proposes to remove a follower from the ISR only if the follower was not caught up at any moment of the
+    last replica.lag.time.max.ms. (Not checked with replica.lag.max.messages, the old rule.)
     """
     if found.behind_ms > found.lag_ms and not found.is_at_end:
         return None

@@ -103,7 +103,8 @@ class CheckTrigger(StrEnum):
     """
     REPLAY = "replay"
     """Means that a log has changed, was truncated or loaded: check(found: LogProducerState, replayed:
-    LogProducerState).
+    LogProducerState), with the producers and transactions that the broker has in memory, and those that follow from the
+    log's batches.
     """
     MARKER = "marker"
     """Means that a marker was found in a log: check(marked: WrittenMarker, decided: Sequence[PreparedTransaction] |
