@@ -10,13 +10,13 @@ from squall.chaos.faults.kind import Fault, FaultPlacement, Params
 
 OPS = ("write", "fsync")
 RECORDS_PER_CALL = 8
-"""Is a safe estimate of how many records a broker gets for each write or fsync that it makes. It is larger than 1
-because several records share a batch, and some producers wait.
+"""Estimates, rather too high than too low, how many records a broker gets for each write or fsync that it makes. There
+are several because records share a batch. Also, producers that wait for responses send fewer records than planned.
 """
 
 
 def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
-    """Return the parameters with `write` in place of `fsync`: brokers without flush.messages may not call fsync for
+    """Return the parameters with `write` in place of `fsync`: without flush.messages, a broker may make no fsync for
     seconds.
     """
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
@@ -24,8 +24,9 @@ def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
 
 def retarget_nth_call(fault: Fault, placement: FaultPlacement) -> Fault:
     """Change a fault that acts at the n-th write or fsync so that the target makes this call. The target becomes a node
-    with a replica: other nodes may not write for a long time. Without flush.messages, `write` replaces `fsync`: then
-    hardly any node but a controller calls fsync, when it commits a record. n becomes 1 if few records are expected.
+    with a replica: any other node may make no write for a long time. Without flush.messages, `write` replaces `fsync`:
+    then hardly any node but a controller calls fsync, when it commits a record. n becomes 1 if few records are
+    expected.
     """
     op, cluster = fault.params["op"], placement.cluster
     if op not in OPS:

@@ -31,7 +31,7 @@ T = TypeVar("T", int, Link)
 
 @dataclass
 class FaultExecution:
-    """Records how one fault is played. Times are ns of the run's monotonic clock; None before that moment."""
+    """Records how one fault is played. Times are ns of the run's monotonic clock, or None if not yet reached."""
 
     fault: Fault
     resolved: tuple[int, ...] = ()
@@ -98,8 +98,8 @@ class ClusterMonitor(Protocol):
         """Return leaders, ISRs and the controller as one broker reports them."""
 
     def lookout(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[ClusterSnapshot]]]:
-        """Query all brokers while the block runs. Yield a function that returns the same as `view`, merged from the
-        answers of all brokers that respond.
+        """Query all brokers while the block runs. Yield a function that returns leaders, ISRs and the controller,
+        merged from the answers of all brokers that respond.
         """
 
 
@@ -173,11 +173,10 @@ class FaultContext:
         """Begin the fault on its nodes, which must run. Raise UnresolvedTargetError if a node is down or paused
         already: hitting that node again would prove nothing.
 
-        If an earlier fault is starting a node, wait for the end of the start, which is part of the earlier fault's
-        evidence.
+        If an earlier fault is starting a node, first wait: the start is evidence of that earlier fault.
 
-        joins: if PAUSED or DOWN, also accept nodes that other faults hold in this state, and hold them for longer. If
-        DOWN, wait for nodes that are going down, too. Return the accepted nodes that did not run.
+        joins: if PAUSED or DOWN, also accept nodes that other faults keep in this state, and keep them so until this
+        fault's end. If DOWN, first wait for nodes that another fault is taking down. Return the nodes that did not run.
         """
         turning = (self._starting, self._leaving) if joins is NodeState.DOWN else (self._starting,)
         while busy := [each[node] for each in turning for node in p.resolved if node in each]:
@@ -237,7 +236,7 @@ class FaultContext:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
     def others(self, p: FaultExecution, node: int, trait: FaultTrait | None = None) -> dict[int, str]:
-        """Return the other faults that are active at the node, as fault id -> action. trait: those with this trait.
+        """Return the other faults that are active at the node, as id -> action. trait: only those with this trait.
 
         A fault asks this before it undoes something: the end of one fault must not end another fault.
         """
@@ -362,7 +361,9 @@ class FaultContext:
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Check that the fault became active in time, then wait for its end as `outlast` does, with the same `look`."""
+        """Raise HarnessError if the fault became active too late; else wait for its end. look: is called once during
+        the wait, at a random moment, to check that the fault is still active.
+        """
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
@@ -376,8 +377,7 @@ class FaultContext:
         await trio.sleep(max(0.0, self.left_s(p)))
 
     async def activities(self, nodes: Sequence[int]) -> list[Any]:
-        """Return how much each node's OS process has done so far, such as its CPU time (`Runtime.activity`), in order.
-        """
+        """Return how much each node's OS process has done so far, such as its CPU time, in the order of the nodes."""
         return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: FaultExecution, at_ns: int) -> None:
@@ -442,8 +442,8 @@ class FaultContext:
 
     @contextmanager
     def proving(self, links: Sequence[Link]) -> Iterator[None]:
-        """Mark these links as being used by probes that prove a fault, or its end, while the block runs. Other faults
-        wait for these links meanwhile.
+        """Mark these links, while the block runs, as used by probes that prove a fault or its end. A fault that would
+        cut one of these links waits meanwhile.
         """
         self._proving.update(links)
         try:
@@ -479,10 +479,10 @@ class FaultContext:
         self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]] | None = None
     ) -> list[ProbeResult]:
         """Probe each healed link until it has answered once, or until the time-out. The time-out begins anew as long as
-        other faults are active on a link that has not answered. Return the last result of each link.
+        other faults are active on a link that has not answered. Return the latest result of each link.
 
-        Other faults that wait for one of these links wait until this function returns. measure: how to probe a link;
-        None: as `probe` does.
+        A fault that would cut one of these links waits meanwhile. measure: probes one link; None: send one probe with
+        the usual time-out.
         """
         measure, silent, found = measure or self.probe, list(links), dict[Link, ProbeResult]()
         waiting = ExtendableDeadline(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)

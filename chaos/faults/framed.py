@@ -32,8 +32,8 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
 
 
 def _candidates(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
-    """Return what the target may turn out to be when its fault begins: the client zone or the one broker that it names,
-    or any broker if it is a role such as `leader`.
+    """Return the brokers, or the client zone, to which the target may resolve when its fault begins. A client zone or
+    `node:2` resolves to itself; a role such as `leader` may resolve to any broker.
     """
     kind, argument = check_target("target", target)
     zone = zone_of(target)

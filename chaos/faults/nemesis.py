@@ -32,7 +32,7 @@ from squall.workloads.control import LoadControls
 
 
 def in_short(words: str) -> str:
-    """Shorten the last output of a broker to its beginning and its last line."""
+    """Shorten an error message of three or more lines, such as a broker's output, to its first and its final line."""
     lines = [line for line in words.strip().splitlines() if line.strip()]
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 

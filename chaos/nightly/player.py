@@ -39,7 +39,7 @@ from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID,
 
 POLL_S = 0.1
 ENDING_S = 90.0
-"""Limits the seconds that a run may take to end after it was asked to."""
+"""Limits the seconds that a run may take to end after the night has sent it SIGINT. Then the night kills it."""
 CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 TROUBLE = "the harness had trouble"
 

@@ -55,8 +55,9 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Make a new coordinator wait until the group's log is committed, because followers are slow to fetch it. Members
-    that have lost the old coordinator find the new one while it still loads the group.
+    """Make a new group coordinator take long to load. It serves only once all records in its partition of
+    __consumer_offsets are committed, and followers fetch these records late. Members that have lost the old coordinator
+    find the new one while it still loads.
     """
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -72,11 +73,11 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Kill a group's coordinator, and let transactions time out while the new coordinator still loads. Followers fetch
-    late. So the new coordinator, a former follower, lacks the last records, and does not know that the records before
-    them are committed. It has replayed its log, and waits until its followers have fetched this log. The transactions
-    can end meanwhile, because the transaction log has only one replica. Slow links to clients keep transactions open
-    for most of the time.
+    """Kill a group's coordinator, and let transactions time out while the new coordinator still loads. The new
+    coordinator was a follower that fetched late: it does not know whether the records at the end of its log are
+    committed. So it waits until its own followers have fetched them, which takes long, too. The transactions can end
+    meanwhile, because the transaction log has only one replica. Slow links to clients keep transactions open for most
+    of the time.
     """
     builder, at_s = SceneBuilder(), rng.uniform(3.0, 4.0)
     builder.add(1.0, 24, "latency", "all", side="clients", latency_ms=rng.randint(60, 120), jitter_ms=20)
@@ -154,6 +155,6 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     members_that_vanish,
 )
 TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, *(markers_while_loading,) * 4)
-"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed several times is
-drawn as often.
+"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed four times is drawn
+four times as often as one that is listed once.
 """

@@ -206,8 +206,9 @@ def power_within_fsyncs(rng: Random) -> RarePathScene:
 
 
 def truncations_within_fsyncs(rng: Random) -> RarePathScene:
-    """Cut a leader off from the other brokers while each of its records waits for a slow fsync. Producers do not wait
-    for followers, so it has to truncate its log when it comes back, while an fsync is in progress.
+    """Cut a leader off from the other brokers while each of its records waits for a slow fsync. Producers use acks=1,
+    so the leader appends records that no follower gets. When the cut ends, the former leader has to truncate these
+    records while an fsync is in progress.
     """
     faults, at_s = SceneBuilder(), 2.0
     for node in rng.sample((1, 2, 3), 2):

@@ -33,8 +33,8 @@ KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 repair it, so every seed with bit rot would have the same result.
 """
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
-"""Lists kinds of faults that were added later, which some seeds use in addition. They are drawn separately, so that the
-plans of other seeds did not change.
+"""Lists kinds of faults that were added after those of `KINDS`. Some seeds use them in addition. They are drawn
+separately, so that the plans of other seeds did not change.
 """
 BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
 """Lists kinds of faults that neither take nodes down nor conflict with other faults. Some seeds use them in addition,
@@ -191,8 +191,8 @@ def _listed(fault: Fault) -> dict[str, Any]:
 
 
 def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
-    """Draw faults one after the other, as `make_schedule` does. For some seeds, a second sequence of faults overlaps
-    the first.
+    """Draw faults one after the other, with quiet gaps between them. For some seeds, a second sequence of faults
+    overlaps the first.
     """
     rng = rng_for(seed, "swarm", "faults")
     lines = 2 if rng.random() < 0.35 else 1
@@ -253,8 +253,8 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 
 def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
-    """Return, for some seeds, the kinds of faults that need transactional producers. Empty, and without effect on other
-    draws, if the workload has none.
+    """Return the kinds of faults that need transactional producers, for some seeds only. Return () for all other seeds,
+    and if the workload has no such producers.
     """
     found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()

@@ -151,8 +151,9 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
 
 
 def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: False) -> SimResult:
-    """Simulate with a limit on CPU time. A signal interrupts the simulation. Raise RuntimeError if it took too long, or
-    if `over`, which is called now and then, returned True.
+    """Simulate with a limit on CPU time. A signal interrupts a simulation that exceeds it. over: called again and
+    again; it returns True if the simulation should end early. Raise RuntimeError if the simulation was ended for either
+    reason.
     """
     from squall.chaos.runs.simulation import SimulationTimeout, simulate
 

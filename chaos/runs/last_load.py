@@ -48,7 +48,8 @@ async def write_beside(
     until cancelled.
 
     Once a write to a partition was acknowledged, the partition is left out until the load gets an acknowledgement
-    there. parts: partition -> its key in `last_ack`. last_ack: as for `outlast`.
+    there. parts: partition -> its key in `last_ack`. last_ack: this key -> env.mono() of the load's latest
+    acknowledgement; the load keeps this mapping up to date.
     """
     healed, served = env.mono(), dict[Place, float]()
     while True:

@@ -149,7 +149,9 @@ def _states(name: str, about: str, states: Iterable[str], now: str | None) -> Me
 
 
 def _seconds(name: str, about: str, value: float | None) -> Metric:
-    """Return a gauge without labels, whose name gets its unit; without a sample if the value is None."""
+    """Return a gauge without labels, and with `_seconds` added to its name. If the value is None, the gauge has no
+    sample.
+    """
     return GaugeMetricFamily(name, about, value, unit="seconds")
 
 

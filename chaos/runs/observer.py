@@ -44,7 +44,8 @@ REFUSED = frozenset(
     }
 )
 """Lists the errors of CreateTopics that stay the same however often the request is repeated. INVALID_REPLICATION_FACTOR
-counts only if the cluster has too few brokers: KRaft's controller also answers it until enough brokers are unfenced.
+is not listed: it stays only if the cluster has too few brokers, and KRaft's controller also returns it until enough
+brokers are unfenced.
 """
 
 
@@ -263,8 +264,8 @@ class ClusterObserver:
     async def converged(
         self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterSnapshot]] | None = None
     ) -> dict[str, Any]:
-        """Wait until every partition has a leader and a full ISR. Return `ok`, `took_s`, and under `lacking` which
-        partitions have none, and why.
+        """Wait until every partition has a leader and a full ISR. Return `ok`, `took_s`, and `lacking`: what is still
+        missing after `timeout_s`, such as a partition -> "no leader".
 
         seen: returns the merged answers of all brokers, because a single broker that was cut off may report an old
         state; None: ask any broker.

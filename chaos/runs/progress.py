@@ -29,7 +29,7 @@ reported, when no records are counted any more.
 """
 REFRESH_S = 0.25
 NEXT = 2
-"""Limits how many of the next faults are named."""
+"""Limits how many coming faults are displayed by name; the others are only counted."""
 
 AFTERWARDS = ("judge", "report")
 """Names the phases that begin after the cluster has stopped."""
@@ -76,7 +76,8 @@ class NullProgress(ProgressDisplay):
 
 
 class Progress(ProgressDisplay):
-    """Displays one run. `title`: what is running, and which run. `then`: the phases that follow the last known phase.
+    """Displays one run. `title`: what is running, and which run. `then`: the later phases of the run in order, such as
+    "judge" and "report", to display those that have not begun.
     """
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
@@ -89,7 +90,7 @@ class Progress(ProgressDisplay):
         self._seen = (self._began, 0)
         self._said: dict[str, int] = {}
         self._last = self._began
-        """Gives when the last line was printed."""
+        """Gives when the most recent line was printed."""
 
     def begin(self, title: str) -> None:
         """Replace the title, and count the displayed time from now."""
@@ -197,7 +198,7 @@ class Progress(ProgressDisplay):
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
     def _after(self) -> Sequence[str]:
-        """Return the phases that follow the last known phase (`then`) and have not begun."""
+        """Return the phases of `then` that are still to come."""
         known = {phase.stage for phase in self.status.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]

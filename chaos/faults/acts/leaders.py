@@ -118,8 +118,8 @@ def _is_over(context: FaultContext, p: FaultExecution, waiting: ExtendableDeadli
 
 
 async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot, *, how: str) -> dict[Place, str]:
-    """Request elections for all partitions that the target brokers hold. For unclean elections, choose the partitions
-    without a leader if there are any.
+    """Request elections for all partitions of which a target broker has a replica. For unclean elections, choose the
+    partitions without a leader if there are any.
     """
     unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]

@@ -34,7 +34,9 @@ from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTraff
 LAST_LOOK_S = 0.5
 """Gives how long before the end of a cut the cut links are probed once more, in s."""
 LOOK_S = LAST_LOOK_S - POLL_S
-"""Is the time-out of the middle and last probes of a cut link, in s. The last probes thus fail before the cut ends."""
+"""Is the time-out of the middle and the last probes of a cut link, in s. The last probes are sent `LAST_LOOK_S` before
+the cut ends, so they time out before its end.
+"""
 
 
 async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -207,7 +209,7 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
 
     At the beginning the nemesis opens a connection of its own over each link. It must see these connections reset, too.
     The target may be down or just starting, or its links may be slow, so that no connection can be opened. Then the
-    nemesis tries again with a longer time-out; it gives up later if other faults are active.
+    nemesis tries again with a longer time-out. It gives up after a while, which is longer if other faults are active.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, context.runtime.links())

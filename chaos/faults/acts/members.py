@@ -39,7 +39,9 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Clien
 
 
 def name_of(context: FaultContext, handle: ClientHandle) -> str:
-    """Return the member's name, such as "member 2". The same client has another number as a reader or as a producer."""
+    """Return the member's name, such as "member 2". A client's number as a member differs from its number as a reader
+    or producer.
+    """
     assert context.clients is not None
     return f"member {context.clients.members.index(handle)}"
 

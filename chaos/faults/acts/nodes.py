@@ -23,8 +23,8 @@ from squall.chaos.runtimes.contract import Evidence, NodeState
 
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]
-"""Maps each node that was already down to the faults that hold it down (`by`), and to how often it was probed and
-answered although it should be down.
+"""Maps each node that was already down to its entry in the evidence: the faults that hold it down (`by`), the number of
+probes sent to it (`asked`), and how many of these were answered (`answered`), which must be 0.
 """
 
 
@@ -32,8 +32,8 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
     """Take nodes down, and start them at the end of the fault. take: takes one node down, and returns evidence. proof:
     the key in this evidence that must be true, such as "killed".
 
-    A node that other faults hold down stays down for longer. This fault checks that the node is down throughout: probes
-    at the fault's begin and end show it.
+    If other faults hold a node down already, probes at this fault's begin and end must show that the node is down. The
+    node starts when the last of these faults ends.
     """
     joined = await context.begin_on_running_nodes(p, joins=NodeState.DOWN)
     found: dict[int, dict[str, Any]] = {

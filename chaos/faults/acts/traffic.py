@@ -22,9 +22,7 @@ class TrafficProber(Protocol):
     """Probes links between brokers with one kind of request. Some runtimes can do so."""
 
     async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:
-        """Probe a link as `Runtime.probe` does, with a request that belongs to this kind of traffic and changes
-        nothing.
-        """
+        """Probe a link with a request that belongs to this kind of traffic and changes nothing."""
 
 
 def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:

@@ -93,8 +93,9 @@ class LinkMeasurement:
         The measurements during the fault are compared twice: with those before it, and with those after it.
 
         noise: True if round trips may become longer without a fault, as on a real machine. Noise may begin or end
-        together with the fault, so both comparisons must prove it. One is enough if all measurements of the other side
-        were made while other faults were active. Without noise (in the simulator) one is always enough.
+        together with the fault, so both comparisons must prove the fault. There is one exception: if all measurements
+        before the fault, or all those after it, were made while other faults were active, the comparison with these
+        need not prove it. Without noise (in the simulator) one comparison is always enough.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
@@ -230,9 +231,9 @@ async def play_measured(context: FaultContext, p: FaultExecution, proof: LinkFau
 async def _compared(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, seen: Mapping[Link, LinkMeasurement]
 ) -> list[bool | None]:
-    """Return for each link whether it shows the fault. Perhaps nothing can be compared, because other faults were
-    active before and after this fault, but not during it. Then measure the links once more after those faults have
-    ended.
+    """Return for each link True if it proves the fault, False if it contradicts the fault, and None if it does neither.
+    Perhaps all are None, because other faults were active before and after this fault, but not during it. Then measure
+    the links again after those faults have ended.
     """
     waiting = patience(context, p, list(seen))
     while True:
@@ -290,8 +291,8 @@ async def _measure_without(
 ) -> None:
     """Measure the links in `into` without the fault, and append each measurement to its link's list. Repeat this for a
     short while until `enough` returns True. `enough` is `any` or `all`. It gets one value for each link whose target
-    runs: True if the link's list has a measurement. Then measure the links that have one in `proof.rounds` - 1 further
-    rounds.
+    runs: True if the link's list has a measurement. Then measure each link whose list is not empty `proof.rounds` - 1
+    more times.
     """
     waiting = patience(context, p, list(into))
     while True:
@@ -380,7 +381,9 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> list[Link]:
-    """Return the links that answer. If no link does, wait for a while until some link answers."""
+    """Return the links that answer. Wait for a while if no link does, or if another fault uses one of the links for its
+    proof.
+    """
     waiting = patience(context, p, links)
     while True:
         seen = await context.probes(links)

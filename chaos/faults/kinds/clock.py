@@ -100,10 +100,10 @@ def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, floa
 def clock_evidence(reports: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
     """Return what a node's reports of its clock prove. offset_ms, rate: the fault's setting.
 
-    The evidence has these values. `words`: the number of reports. `jumps`: how often a report had another setting than
-    the report before; the first one counts, too. `undone`: the number of reports with another setting after the fault's
-    setting had appeared. `off`: True if most offsets under the fault's setting are as expected, and the largest is
-    above `CLOCK_TOLERANCE_MS`. `shown_ms`: the first and the last of these offsets.
+    The evidence has these values. `words`: the number of reports. `jumps`: the number of reports with another setting
+    than the report before, plus one for the first report. `undone`: the number of reports with another setting after
+    the fault's setting had appeared. `off`: True if most offsets under the fault's setting are as expected, and the
+    largest is above `CLOCK_TOLERANCE_MS`. `shown_ms`: the first and the final one of these offsets.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0

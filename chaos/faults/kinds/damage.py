@@ -74,7 +74,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
-    """Wait a while for followers that lag because of an earlier fault."""
+    """Wait until every partition of the node has a full ISR, but at most `IN_SYNC_WITHIN_S`: followers may still lag
+    because of an earlier fault.
+    """
     with context.within(IN_SYNC_WITHIN_S):
         while _lacking(p, node):
             await context.sleep(POLL_S)

@@ -35,7 +35,7 @@ ASKS: Mapping[str, tuple[str, ...]] = {
     "resign": (),
 }
 OF_HELD = ("move", "preferred", "unclean")
-"""Lists the values of `how` that act on partitions that the target holds."""
+"""Lists the values of `how` that act on partitions of which the target has a replica."""
 RESIGN_SHARE, CONTROLLERS = 0.3, 3
 """Give the share of these faults that a random plan (swarm) turns into a resignation of the controller, and the
 smallest cluster in which it does so. With three brokers, all three are controllers, so that another one can take over.
@@ -43,8 +43,8 @@ smallest cluster in which it does so. With three brokers, all three are controll
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Elect preferred or unclean leaders, move partitions of the target or onto it, or make the controller resign, as
-    the parameter `how` says.
+    """Elect preferred or unclean leaders, move a partition of the target, move replicas off the target or onto it, or
+    make the controller resign, as the parameter `how` says.
     """
     from squall.chaos.faults.acts.leaders import change_leaders, resign
 
@@ -58,8 +58,8 @@ def refuse(params: Params, setting: PlanCapabilities) -> str:
 
 
 def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
-    """Return a resignation of the controller in place of this fault: for the share `RESIGN_SHARE` of faults, and if
-    there are enough brokers for another controller. None: the fault stays.
+    """Replace a share of these faults (`RESIGN_SHARE`) by a resignation of the controller, if there are enough brokers
+    for another controller. Return the resignation, or None if the fault stays.
     """
     # A stream of its own: the other draws of the seed stay as they are.
     if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle, GroupIdentity
 
 LEFT_WITHIN_S = 0.25
-"""Gives how long after the crash the coordinator is asked for the member, in s. By then it has removed a member that
-sent LeaveGroup. A session time-out is longer, by more than one heartbeat.
+"""Gives how long after the crash the coordinator is asked whether it still lists the member, in s. By then the
+coordinator has removed any member that sent LeaveGroup. A session time-out is longer, by more than one heartbeat.
 """
 FOLLOWED_WITHIN_S = 10.0
 """Limits how long the fault waits until a crashed member has a successor, in s."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from squall.workloads.control import DuplicateMember
 
 BEGUN_WITHIN_S = 15.0
-"""Limits how long the fault waits until the second client's process has begun, in s. It begins only when the member has
-a member id and polls. Before that, the member may be paused, or may have to join its group again.
+"""Limits how long the fault waits until the second client's process has begun, in s. The member starts that process
+after a poll, once it has a member id. Before that poll, the member may be paused, or may have to join its group again.
 """
 FENCED_WITHIN_S = 30.0
 """Limits how long after its end the fault waits until a coordinator has fenced or refused one of the two processes, in

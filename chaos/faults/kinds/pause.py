@@ -71,7 +71,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _held_already(context: FaultContext, node: int) -> dict[str, Any]:
-    """Return the evidence of a pause for a node that another fault already holds: it answers no probe over any link."""
+    """Return the evidence of a pause for a node that another fault has already paused: the node answers no probe over
+    any link.
+    """
     probes = await context.probes([link for link in context.runtime.links() if link.target == node])
     silent = all(not probe.ok for probe in probes)
     state = "T" if silent and context.runtime.state(node) is NodeState.PAUSED else "?"

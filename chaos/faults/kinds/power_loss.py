@@ -20,8 +20,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut the power of all targets at one moment, and restore it at the end. Data that was not synced may be gone.
 
     The evidence has each partition's ISR from before (`isr`). From it the checkers find out whether all in-sync
-    replicas of a partition lost power. The fault's record stays open until the nodes have caught up with the others
-    (`caught_up_ns`; -1: not within the available time).
+    replicas of a partition lost power. After the end, wait until all partitions of the targets are in sync again. The
+    evidence gets that time (`caught_up_ns`; -1: not within `CAUGHT_UP_WITHIN_S`).
     """
     from squall.chaos.faults.acts.nodes import record_processes
 

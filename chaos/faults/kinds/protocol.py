@@ -46,12 +46,12 @@ ERRORS = (
     *("UNKNOWN_SERVER_ERROR", "NOT_CONTROLLER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
     "STALE_BROKER_EPOCH",
 )
-"""Lists the errors that a link may answer in a broker's stead."""
+"""Lists the errors with which the relay on a link may answer a request in the broker's stead."""
 OF_COORDINATORS = (
     *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
     "PRODUCER_FENCED",
 )
-"""Lists the errors that a link may answer in place of a transaction coordinator, beside `ERRORS`."""
+"""Lists the errors that, besides `ERRORS`, the relay on a link may return for requests to a transaction coordinator."""
 COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
 """Lists the APIs that clients call at a transaction coordinator. Brokers call AddPartitionsToTxn as well (KIP-890)."""
 OF_MARKERS = (
@@ -76,7 +76,7 @@ OF_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Maps each API that clients call at a group coordinator to the errors that it may return. If the append to its log
 fails, a coordinator returns COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers
-report it only for single partitions, but a link writes an error into every error field.
+report it only for single partitions, but the relay on a link writes an error into every error field of a response.
 """
 OF_GROUPS_ONLY = tuple(
     dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
@@ -106,8 +106,8 @@ SPREAD = 3
 partitions, and then sends no markers to other brokers.
 """
 ASKS_S = 0.5
-"""Gives how many seconds before the end of a fault on Metadata another fault must have begun to change leaders.
-Otherwise clients send no Metadata requests in time.
+"""Is the least time, in s, between the begin of a fault that changes leaders and the end of a fault on Metadata. If
+less time is left, clients send no Metadata request before that end.
 """
 DONE = {
     "drop": "dropped",
@@ -227,8 +227,8 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Change the API, the target and n (the fault acts at the n-th request) so that the fault hits a request. Not every
     request is sent in every cluster. Clients send Metadata only if a leader changes; a single broker has no peers; with
-    acks=0 there are no Produce responses. While another fault holds a node, few requests are sent: leaders change or
-    are unknown, and producers wait. While a controller is elected, few heartbeats are sent.
+    acks=0 there are no Produce responses. While another fault keeps a broker down or paused, few requests are sent:
+    leaders change or are unknown, and producers wait. While a controller is elected, few heartbeats are sent.
     """
     params, target, api, cluster = dict(fault.params), fault.target, fault.params["api"], placement.cluster
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}
