@@ -307,7 +307,9 @@ class Node:
         return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:
-        """Delete the logs of partitions of which this broker has no replica any more, once the image has caught up."""
+        """Delete the logs of partitions of which this broker has no replica. Call this once the metadata image has
+        caught up.
+        """
         hosted = {(h.log.topic, h.log.partition) for h in self.replicas.hosted()}
         for topic, partition in list(self.logs.logs):
             if (topic, partition) not in hosted and topic not in self._own_logs:

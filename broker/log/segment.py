@@ -85,7 +85,7 @@ class Segment:
         self.next_offset = base_offset
         """Gives the smallest offset that the next batch may have."""
         self.offset_limit = base_offset + LARGEST_RELATIVE_OFFSET
-        """Gives the last offset that the indexes can store."""
+        """Gives the highest offset that the indexes can store."""
         self.full = False
         """Is True if the offset index has reached its size limit, so that the segment must be rolled."""
         self.roll_timestamp = NEVER
@@ -258,8 +258,9 @@ class Segment:
         return FileSlice(self.file, start, stop - start)
 
     def bound_at(self, stop: int) -> int:
-        """Return an offset that is above all offsets of the batches before byte `stop`. It may be higher than
-        necessary, because no batches are read: outside of the newest batches it comes from the next index entry.
+        """Return an offset that is above all offsets of the batches before byte `stop`. If the positions of these
+        batches are not in memory, the offset comes from the next index entry and may be higher than necessary, because
+        no batches are read.
         """
         stops = self.stops
         assert stop <= self.size
@@ -320,7 +321,7 @@ class Segment:
             self._fs.remove(self._path + TRUNCATING)
 
     def forget(self) -> None:
-        """Empty the indexes and the state in memory: all batches will be passed to `note` again."""
+        """Empty the indexes and the state in memory. The caller then passes all batches to `note` again."""
         for entries in self._entry_files():
             entries.cut(0)
         self.size = self._index_position = 0

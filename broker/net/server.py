@@ -430,7 +430,7 @@ class Server:
         return ask
 
     def settle(self) -> None:
-        """Answer the fetches that the last requests woke, then send once on each connection that has new responses."""
+        """Answer the parked fetches that were woken, then send once on each connection that has new responses."""
         woken, dirty = self._woken, self._dirty
         while woken:  # first, because this makes more connections dirty
             request, _ = woken.popitem()

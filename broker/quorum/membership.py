@@ -114,7 +114,9 @@ class QuorumMembership:
         self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 
     def become(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change to another role as `enter` does. Raises AssertionError for a transition that `LEGAL` lacks."""
+        """Change to another role, whose time-out expires at `deadline_ms`; `why` is the reason to trace. Raises
+        AssertionError for a transition that `LEGAL` lacks.
+        """
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
         self.enter(role, deadline_ms, why)
 

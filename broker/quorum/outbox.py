@@ -92,7 +92,7 @@ class Outbox:
         self._lines[voter].due_ms = at_ms
 
     def due_all(self, at_ms: int) -> None:
-        """Set the due time of every voter, as `due` does for one."""
+        """Set the due time of every voter to `at_ms`."""
         for line in self._lines.values():
             line.due_ms = at_ms
 

@@ -82,7 +82,7 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """Returns the known leader of the epoch, or NO_NODE: see `QuorumMembership.leader_id`."""
+        """Returns the epoch's leader; NO_NODE if this node knows none, or led the epoch itself and has resigned."""
         return self.member.leader_id
 
     @property

@@ -30,7 +30,7 @@ HINTS: Final = {
     "bytes": "bytes",
     "records": "memoryview | bytes",
 }
-"""Maps kinds to Python types; the types of all other kinds are int."""
+"""Maps the kind of a field to its Python type; kinds that are missing here have the type int."""
 
 
 @dataclass(frozen=True, slots=True)
