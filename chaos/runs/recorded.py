@@ -131,8 +131,8 @@ def sound_plan(plan: Plan, mutant: str) -> Plan:
 def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
     """Save a simulated run into `path`, replacing its content.
 
-    If the run's network messages were collected, messages.jsonl gets one a line. Their times are monotonic seconds, as
-    in the traces.
+    If the run's network messages were collected, each becomes a line of messages.jsonl. Their times are monotonic
+    seconds, as in the traces.
     """
     fresh = save(result, path.parent, command, latest=False).path
     if result.messages:

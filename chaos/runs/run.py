@@ -61,9 +61,9 @@ ASK_LIMIT_S = 3.0
 READ_MARGIN_S = 5.0
 """Gives how much longer than the plan's `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
 STILL_STUCK_S = 3.0
-"""Gives the seconds in which a reader that lags behind new readers must poll a record, or it counts as stuck."""
+"""Gives the seconds that a stuck reader gets, after new readers have read everything, to poll a record."""
 QUIET_S = 2.0
-"""Gives the pause after the final reads, in s. Meanwhile every follower learns the last high watermark."""
+"""Gives the pause before a simulation's final checks, in s, in which followers learn the final high watermark."""
 
 MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
 """Starts a client library, given the bootstrap servers and what a workload needs of the library."""
@@ -85,7 +85,7 @@ class RunObserver(Protocol):
         """Make the last checks. Called once the cluster has converged and the final reads are over."""
 
     def seals(self) -> Mapping[str, int]:
-        """Return file name -> CRC-32 for each file of the observer's findings. The history's last line records them."""
+        """Return file name -> CRC-32 of each file of the observer's findings, to record in the history's final line."""
 
 
 class Run:
@@ -356,7 +356,7 @@ class Run:
         self.info["counters"] = counts_of(around.counters)
 
     async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """Extend the load until every partition has acknowledged a record since the faults, or a time limit is over."""
+        """Extend the load until every partition has acknowledged a record after the faults, or a time limit is over."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
             return
@@ -426,7 +426,7 @@ class Run:
     async def _read_afterwards(
         self, observer: ClusterObserver, readers: LiveReaders, written: PostHealWrites
     ) -> dict[str, Any]:
-        """Check that the workload's readers poll what was written after healing. Return which are behind."""
+        """Check that the workload's readers poll what was written after healing. Return run.json's entry on this."""
         limits, began = self.plan.limits, trio.current_time()
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
@@ -444,7 +444,7 @@ class Run:
         }
 
     async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, reads: dict[str, Any]) -> None:
-        """Set `outlasted` in `reads["behind"]`: whether a reader is still stuck after new readers read everything."""
+        """Set `outlasted` of each reader in `reads["behind"]`: True if it is still stuck after new readers read all."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, STILL_STUCK_S, STILL_STUCK_S)
         still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= STILL_STUCK_S}
@@ -478,7 +478,7 @@ def _read_as_json(read: FinalReadResult) -> dict[str, Any]:
 
 
 async def _seen_by(observer: ClusterObserver) -> ClusterSnapshot | None:
-    """Return the leaders, or None if no broker reports them soon."""
+    """Return the leaders and ISRs as a broker reports them. None if no broker reports them within ASK_LIMIT_S."""
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()
     return None

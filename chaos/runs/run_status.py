@@ -81,7 +81,8 @@ class RunStatus:
         return phase
 
     def counts(self) -> dict[str, int]:
-        """Return the displayed counters: those of the final reads once these have begun, before that those of the load.
+        """Return the counters to display: the load's, and once the final reads have begun, those of the final reads
+        instead.
         """
         if self.final is not None:
             return {"final reads": self.final.read}

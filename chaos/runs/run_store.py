@@ -41,7 +41,7 @@ class RunStore(Protocol):
         """Append one line to polled.jsonl: what the brokers of an external cluster reported when they were polled."""
 
     def close(self) -> None:
-        """End all files but run.json, which is still written later. Idempotent."""
+        """Close all files but run.json, which is written again after this. Idempotent."""
 
 
 class DirectoryRunStore(RunStore):
@@ -114,7 +114,9 @@ class MemoryRunStore(RunStore):
         pass
 
     def take_history(self, fs: Fs) -> None:
-        """Copy what the recorder wrote to `fs`; nothing if the run ended before that."""
+        """Copy the history that the recorder wrote to `fs`. Does nothing if the run ended before the recorder made the
+        file.
+        """
         if fs.exists(self.history):
             file = fs.open(self.history)
             self.history_bytes = file.pread(file.size(), 0)

@@ -38,7 +38,7 @@ def spark_lacks() -> list[MissingDependency]:
 def command_of(run_dir: Path, java: JavaRuntime, archive: Path | None, spark: SparkOptions = HERE) -> list[str]:
     """Return the command that searches a run for anomalies. Spark ends if the harness is killed.
 
-    archive: an archive of Spark's classes, if there is one.
+    archive: the JVM's class data sharing archive with Spark's classes, which shortens the start; None if there is none.
     """
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
     command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir)]

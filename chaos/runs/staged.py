@@ -56,6 +56,6 @@ def _followed(program: subprocess.Popen[bytes], log: Path, limit_s: float, show:
 
 
 def _newest(lines: IO[bytes]) -> str:
-    """Return the last stage that was logged since the last call; empty if there is none."""
+    """Return the newest of the stages that were logged since the previous call; empty if there are none."""
     stages = [stage_of(line.decode(errors="replace")) for line in lines.readlines()]
     return next(filter(None, reversed(stages)), "")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import trio
 
 AWAKE_S = 0.5
-"""Gives the pause between two looks at the clocks, in s."""
+"""Gives the pause between two readings of the clocks, in s."""
 STILL_S = 3.0
 """Gives the shortest pause that counts as a standstill, in s. A busy machine causes shorter pauses; these do no harm,
 because time limits are several times as long.
@@ -35,10 +35,11 @@ def clocks() -> ClockPair:
 
 
 def standstill_between(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
-    """Return run.json's entry for the pause between two looks at the clocks; None if it was too short to count.
+    """Return run.json's entry for a standstill between two readings of the clocks; None if it was shorter than STILL_S.
 
-    `began`: its begin in ns, as in a history. `s`: its length, with the time in which the machine was suspended.
-    `suspended_s`: that time alone.
+    `began`: the monotonic time of the first reading in ns, as in a history. `s`: the standstill's length in s, which
+    includes the time in which the machine was suspended. `suspended_s`: only the time in which the machine was
+    suspended.
     """
     took_s = (now.boot - before.boot) / 1e9 - AWAKE_S
     suspended_s = max(0.0, took_s + AWAKE_S - (now.monotonic - before.monotonic) / 1e9)

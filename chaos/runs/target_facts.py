@@ -36,7 +36,7 @@ ASKED = frozenset(ApiKey[name] for kind in KINDS.values() for apis in kind.asks.
 
 @dataclass(frozen=True, slots=True)
 class ForeignCluster:
-    """Describes a cluster of other brokers than Squall's, as the code that started it knows it."""
+    """Describes a cluster whose brokers are not Squall's, as far as that is known before any broker is asked."""
 
     name: str
     """Names the cluster for people."""

@@ -272,7 +272,7 @@ class ClockReport:
     """Is the time of the report, by the harness's monotonic clock."""
     offset_ms: float
     set_ms: float
-    """Gives the offset that the harness had ordered, as far as the node had read it at that time."""
+    """Gives the offset, in ms, of the latest order of the harness that the node had read at that time."""
     rate: float
     """Gives the rate at which the clock was ordered to run."""
 
@@ -336,8 +336,8 @@ class Runtime(Protocol):
         """Return the nodes that have ended so far without the harness's order, as by a bug."""
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the parts of the harness (proxies, relays, container engine) that ended unasked while the cluster ran.
-        They may have disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
+        """Return the proxies, relays and container engine that ended by themselves while the cluster ran. They may have
+        disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
         """
 
     async def kill(self, node: int) -> Evidence:
@@ -376,8 +376,8 @@ class Runtime(Protocol):
         """
 
     async def resume(self, node: int) -> Evidence:
-        """Let a paused node continue. Evidence: pid, found (its state just before: "T" if it was still stopped), state,
-        asked_ns, resumed_ns.
+        """Let a paused node continue. Evidence: pid, found (the kernel's state letter just before: "T" if it was still
+        stopped), state (the letter afterwards), asked_ns, resumed_ns.
         """
 
     async def activity(self, node: int) -> Evidence:
@@ -404,10 +404,10 @@ class Runtime(Protocol):
         """
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
-        """Kill a running node just before its `nth` `op` from now on (from 1). Waits for this at most `within_s`; after
-        that, the kill is called off.
+        """Kill a running node just before its `nth` call of `op` from now on; 1 is the next call. If that call does not
+        come within `within_s`, the kill is cancelled.
 
-        Evidence: op, nth, gone (it happened), incarnation, asked_ns, ended_ns, at (the path or peer of that call).
+        Evidence: op, nth, gone (it was killed), incarnation, asked_ns, ended_ns, at (the call's path or peer, or None).
         """
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
@@ -434,15 +434,15 @@ class Runtime(Protocol):
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
     ) -> Evidence:
-        """Flip bits in a closed segment on a node's disk. This cannot be healed. checked: bits that a checksum covers.
-        epoch: bits of leader epochs, which no checksum covers.
+        """Flip bits in a file that the node no longer writes to, such as an older segment. This cannot be healed.
+        checked: bits that a checksum covers. epoch: bits of leader epochs, which no checksum covers.
 
-        Evidence: path (None if there is no closed segment), offset, before, after (digests of the file), t_ns.
+        Evidence: path (None if no such file matches `path_glob`), offset, before, after (digests of the file), t_ns.
         """
 
     async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
         """Damage the disk of a node that is down. tail: the newest segment of a partition loses its last `size` bytes.
-        file: a closed file of a partition is removed. This cannot be healed.
+        file: a file that is no longer written to, such as an older segment, is removed. This cannot be healed.
 
         Evidence: path (None if there is no such file), bytes and bytes_left, before and after (digests of the file;
         None for a removed one), t_ns.
@@ -457,8 +457,8 @@ class Runtime(Protocol):
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """Remove the fault of this name from a link; an unknown name is no error.
 
-        Evidence: link, asked_ns, ended_ns; for Loss and Frames `hits` (packets lost, frames hit); for Frames `struck`
-        (the first EndTxn requests hit: `squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
+        Evidence: link, asked_ns, ended_ns. For Loss also `hits` (packets lost). For Frames also `hits` (requests or
+        responses hit) and `struck` (the first EndTxn requests among them, each a `StruckEndTxn` as a dict).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
@@ -475,7 +475,7 @@ class Runtime(Protocol):
         `round_trip_ms` the time until the end. Otherwise `error` is "still open", "refused" or "never open".
 
         spoil: after the first answer, send a frame of an impossible size, for which a broker closes the connection, and
-        measure the time from there. opened: called when the first answer comes.
+        measure the time from there; if no answer comes, `ok` is False. opened: called at the first answer.
         """
 
     async def heal(self) -> Evidence:
@@ -486,8 +486,8 @@ class Runtime(Protocol):
         """
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the files to keep of the nodes, once these have stopped, by path in the run directory
-        (nodes/N/trace.jsonl, nodes/N/data/...). Empty if the runtime writes its files into the run directory anyway.
+        """Return the nodes' files, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once the nodes
+        have stopped. Empty if the runtime writes its files into the run directory itself.
         """
 
     def trace_path(self, node: int) -> Path:

@@ -1,5 +1,5 @@
 """Damages files of a log directory as a broken disk does, without an I/O error: cuts the end of a partition's newest
-segment, or removes a whole closed file.
+segment, or removes a whole file that the broker no longer writes to.
 
 The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The log of the metadata
 quorum is spared: Raft cannot cope with a voter that forgets its promises.
@@ -39,7 +39,8 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDam
     """Choose which of these files, given as path -> size, to damage. Returns None if no file can be damaged.
 
     tail: the newest segment of a random partition is shortened by `size` bytes, or to 0 if it has fewer. file: a random
-    closed file is removed: its name is an offset, and its directory has a later file of the same kind.
+    file is removed whose name is an offset, and whose directory has a file of the same kind (such as .log or .index)
+    with a higher offset. So the broker no longer writes to the removed file.
     """
     segments: dict[tuple[str, str], list[str]] = {}
     # A segment's name is its offset in 20 digits, so the newest one of a partition comes last.
@@ -59,7 +60,9 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDam
 
 
 def evidence(done: FileDamage | None, before: bytes, after: bytes | None) -> Evidence:
-    """Return the evidence of `Runtime.damage`."""
+    """Return the damage as `Runtime.damage` reports it: the damaged file's path, and its size and digest before and
+    after. done: None if no file was damaged. after: None if the file was removed.
+    """
     if done is None:
         return {"path": None, "bytes": None, "bytes_left": None, "before": None, "after": None}
     left = None if after is None else len(after)

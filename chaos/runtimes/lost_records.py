@@ -56,8 +56,8 @@ class LostOffsetRanges:
         partition's segments in the order of their offsets.
 
         Segments behind a lost batch count as lost. If a deleted segment has reappeared in the partition, segments
-        behind a gap count as lost, too: a gap lies between a segment's end offset and a higher first offset of the next
-        one.
+        behind a gap count as lost, too. There is a gap if a segment begins at a higher offset than the end offset of
+        the segment before it.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:

@@ -29,8 +29,8 @@ class QuotaUsage:
 class CpuQuota:
     """Holds the CPU limits of one broker by name, and the CPU time that its container uses while any limit is on.
 
-    The kernel's counters restart from 0 at each start of a container. If the container ends unasked, their values are
-    lost.
+    The kernel's counters restart from 0 at each start of a container. If the container ends without an order of the
+    harness, the counters' values are lost.
     """
 
     whole: float

@@ -96,7 +96,7 @@ class KafkaLogReports(BrokerReports):
         return ShutdownReport(code == TERMINATED and LEAVING[-1] in said, False, said)
 
     def _lines(self) -> list[str]:
-        """Return the complete lines since the last call."""
+        """Return the complete lines that were added since the previous call."""
         try:
             with self._log.open("rb") as file:
                 file.seek(self._at)
@@ -152,8 +152,8 @@ class KafkaProgram(BrokerProgram):
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return the Kafka version that the node logged when it started. `came_up` has it: the result of
-        `KafkaLogReports.ready`.
+        """Return the Kafka version that the node logged when it started. came_up: the result of
+        `KafkaLogReports.ready`, which holds the version.
         """
         return {"runs": came_up.get("version"), "by": f"its own {self._files.log.name}"}
 

@@ -77,8 +77,10 @@ class KafkaSoftware(BrokerSoftware):
 class KafkaRuntime(RealRuntime):
     """Runs brokers of Apache Kafka as OS processes.
 
-    Its files are as in `RealRuntime`, but without traces: Kafka writes none, and its log replaces them. `settings`: as
-    returned by `kafka_settings`. `proxied`, `client_port`, `client_host`: as in `ProcessRuntime`.
+    Its files are those of `RealRuntime` without trace.jsonl: Kafka writes no trace, and broker.log replaces it.
+    settings: a plan's settings without those that only Squall's broker knows (`kafka_settings`). proxied: False
+    connects brokers and clients directly, without Toxiproxy. client_port, client_host: the port and host name of the
+    first broker's listener for the first client zone; the other brokers' listeners have the next ports.
     """
 
     def __init__(

@@ -51,8 +51,8 @@ class SquallSoftware(BrokerSoftware):
     """Supplies the programs and addresses of Squall's own brokers.
 
     proxied: False connects brokers and clients directly. client_port: the port of the first broker's listener for the
-    first client zone; the other brokers' listeners have the next ports. By default all ports are chosen. client_host:
-    the host name of these listeners. program, faulted, second: as in `SquallProgram`.
+    first client zone; the other brokers' listeners have the next ports. None: free ports are chosen. client_host: the
+    host name of these listeners. program, faulted, second: as in `SquallProgram`.
     """
 
     def __init__(

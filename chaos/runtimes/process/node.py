@@ -203,8 +203,9 @@ class ProcessNode(BrokerNode):
         """Limit the process to the smallest share in `slowed`, or lift the limit if `slowed` is empty. May block for
         0.1 s.
 
-        Returns the usage of the broker's OS processes since the broker was first limited. The process that runs now is
-        included only if this call lifts the limit. The next limit then begins a new measurement.
+        Returns the usage measured since the broker was first limited, over all its OS processes. The usage of the
+        process that runs now is included only once the limit is lifted. After that, a new limit begins a new
+        measurement.
         """
         if not self.slowed:
             self._unthrottle()

@@ -32,11 +32,11 @@ class ProcessRuntime(RealRuntime):
 
     nodes, zones, settings, controllers: as in `blueprint`. proxied: False connects brokers and clients directly,
     without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first
-    broker's listener for the first client zone; the other brokers' listeners have the next ports. By default all ports
-    are chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults. program: the
+    broker's listener for the first client zone; the other brokers' listeners have the next ports. None: free ports are
+    chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults. program: the
     command that starts a broker; --config FILE is added to it. faulted: also add --faults FOLDER, so that disk faults
-    and power losses work. seed: for the random choices of these faults. second: a folder with a second version of the
-    broker's package, to which brokers can be upgraded.
+    and power losses work. seed: for the random choices of disk faults and power losses. second: a folder with a second
+    version of the broker's package, to which brokers can be upgraded.
     """
 
     def __init__(

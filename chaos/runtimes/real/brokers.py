@@ -23,7 +23,7 @@ class BrokerNode(Protocol):
     files: NodeFolder
     exits: list[NodeExit]
     state: NodeState
-    """Is the state observed last."""
+    """Is the broker's state when it was last changed or checked."""
     crash_number: int
     """Is the number of the crash that the harness ordered last; 0 for none. An exit that this crash causes is not
     reported as the broker's own failure.

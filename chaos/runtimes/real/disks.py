@@ -111,8 +111,8 @@ class Disks:
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
         """Damage the disk of a broker that is down. how: "tail" cuts the last `size` bytes of a partition's newest
-        segment; "file" removes a closed file. The damaged file then counts as durable: a later power loss removes
-        nothing from it. Evidence: as `Runtime.damage`.
+        segment; "file" removes a file that the broker no longer writes to, such as an older segment. The damaged file
+        then counts as durable: a later power loss removes nothing from it. Evidence: as `Runtime.damage`.
         """
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)

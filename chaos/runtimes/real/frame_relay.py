@@ -112,7 +112,7 @@ class RelayedConnection(FramedConnection):
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
-        """Parses a copy of all requests for `counts`, including those that faults hold or drop."""
+        """Parses a copy of all requests, so that Produce requests are counted even if a fault holds or drops them."""
         self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
         """Maps a direction to the socket from which its bytes come and the socket to which they are passed on."""
         self._more = {StreamDirection.THERE, StreamDirection.BACK}

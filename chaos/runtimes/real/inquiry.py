@@ -142,9 +142,11 @@ async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], 
 
 
 async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-    """Open a connection, send a request, and measure how and when the connection ends. The result is that of
-    `Runtime.ending`. opened: called when the response comes. spoil: then send a frame of an impossible size, for which
-    a broker closes the connection.
+    """Open a connection, send a request, and measure how and when the connection ends. The result's `ok` is True if it
+    ends within `timeout_s`; `error` says how, such as "closed" or "still open".
+
+    opened: called when the response comes. spoil: after the response, send a frame of an impossible size, for which a
+    broker closes the connection, and measure the time from there.
     """
     asked = began = trio.current_time()
     how = "never open"
@@ -172,7 +174,7 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
 
 
 async def speaks(host: str, port: int) -> dict[str, Any]:
-    """Return what a broker reports about itself in ApiVersions: a digest of its APIs with their newest versions, and
+    """Return what a broker reports about itself in ApiVersions: the number of its APIs, a digest of their versions, and
     the newest levels of its features. Brokers with different versions of any API have different digests. Raise
     HarnessError if the broker does not answer within 5 s.
     """
@@ -189,7 +191,9 @@ async def speaks(host: str, port: int) -> dict[str, Any]:
 
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:
-    """Return the ids of the brokers that one broker's Metadata lists. Raises the errors of `ask`."""
+    """Return the ids of the brokers that one broker's Metadata lists. Raises OSError if the connection ends first,
+    MalformedFrame if the response is invalid.
+    """
     from squall.broker.protocol.schema.metadata import MetadataRequest
 
     response = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)

@@ -85,7 +85,9 @@ class Links:
         return self._ways(link)[0]
 
     async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, timeout_s: float) -> ProbeResult:
-        """Probe the link's first address with a request of one kind of traffic."""
+        """Probe a link with a request of one kind of broker traffic. If the link's source dials several addresses, only
+        the first is probed.
+        """
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
@@ -105,7 +107,9 @@ class Links:
         return join_probes([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-        """Watch a new connection over the link's first address until it ends, as `Runtime.ending`."""
+        """Measure how and when a new connection over a link ends, as `Runtime.ending`. If the link's source dials
+        several addresses, the first is used.
+        """
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     def _hurtable(self) -> LinkProxies:

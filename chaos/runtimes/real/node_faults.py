@@ -150,8 +150,8 @@ class NodeFaults:
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
         """Remove unsynced data from the files of a broker that has ended. `roots` are the broker's log directories;
-        `rng` decides which unsynced data is lost. Evidence: that of one node in `Runtime.power_loss`, and through_bytes
-        (see the method `through_bytes`).
+        `rng` decides which unsynced data is lost. Evidence: what `Runtime.power_loss` reports for one node, such as
+        bytes_lost, and through_bytes (unsynced bytes that count as written back by the kernel, so they are not lost).
         """
         records = LostOffsetRanges()
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.add_changed)

@@ -51,7 +51,7 @@ class ClusterBackend(Protocol):
     """Makes, starts and ends the brokers, their proxies, and everything that they need: OS processes or containers."""
 
     brokers: Brokers
-    """Holds the brokers that were made."""
+    """Holds the cluster's brokers, by id; `make` fills it."""
 
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         """Prepare the cluster: fill `brokers` and start the proxies, but start no broker. Returns the cluster's
@@ -274,7 +274,9 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """Open a connection to the link's first address, through its faults. Raises OSError if it is refused."""
+        """Open a connection over a link, with the link's faults. If the link's source dials several addresses, the
+        first is used. Raises OSError if the connection is refused.
+        """
         return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:

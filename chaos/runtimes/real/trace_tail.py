@@ -10,8 +10,8 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class ShutdownReport(NamedTuple):
-    """Describes how a broker that was asked to stop has shut down, as it reports itself. `said`: the lines of that
-    report.
+    """Describes how a broker that was asked to stop has shut down, by its own trace or log. `said`: the events of the
+    shutdown that it wrote there.
     """
 
     controlled: bool
@@ -30,7 +30,9 @@ class TraceTail:
         self._at = path.stat().st_size if path.exists() else 0
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the lines since the last call, in order, each parsed as JSON. Empty if the file does not exist yet."""
+        """Return the lines that were added since the previous call, in order, each parsed as JSON. Empty if the file
+        does not exist yet.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)

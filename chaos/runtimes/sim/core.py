@@ -72,7 +72,7 @@ class SimCore:
         """
         self.frames_matter = True
         """Is True if the simulator parses the bytes of each connection into Kafka requests and responses, from the
-        first byte on. Protocol faults and `messages` need that.
+        first byte on. It must be True for protocol faults, and to collect `messages`.
         """
         self.counts: Counter[str] = Counter()
         """Counts how often the broker took rare code paths that write no line to a trace."""

@@ -149,8 +149,8 @@ class SimDisk:
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
         """Damage one file as a broken disk does, durably and without an I/O error. how: "tail" cuts the last `size`
-        bytes of a partition's newest segment; "file" removes a closed file. `squall.chaos.runtimes.damage` chooses the
-        file.
+        bytes of a partition's newest segment; "file" removes a file that the node no longer writes to, such as an older
+        segment. `squall.chaos.runtimes.damage` chooses the file.
         """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:

@@ -49,9 +49,9 @@ class ChildProcess:
         return self.code
 
     async def in_state(self, letters: str, timeout_s: float) -> str | None:
-        """Wait until the kernel's state letter of the process is one of `letters`, but at most `timeout_s`. Returns the
-        letter at the end of the wait, or None if the process is gone (in `letters`: "-"). See `run_state` for the
-        letters.
+        """Wait until the kernel's state letter of the process is one of `letters`, such as "T" for stopped or "S" for
+        sleeping; "-" means that the process is gone. Waits at most `timeout_s`. Returns the letter at the end of the
+        wait, or None if the process is gone.
         """
         await until(lambda: (run_state(self.pid) or "-") in letters, timeout_s)
         return run_state(self.pid)

@@ -43,7 +43,7 @@ class RunRegistryFile:
     ports: list[int]
     processes: list[RegisteredProcess]
     hurt: list[str] = field(default_factory=list)
-    """Names the containers of somebody else's cluster that the run has stopped or paused."""
+    """Names the containers of somebody else's cluster that the run has stopped or paused, and not yet restored."""
     namespace: str = ""
     """Names the pid namespace in which the pids are valid."""
 
@@ -58,9 +58,9 @@ class RegisteredRun:
     processes: tuple[RegisteredProcess, ...]
     path: Path
     hurt: tuple[str, ...] = ()
-    """Names the same containers as `RunRegistryFile.hurt`."""
+    """Names the containers of somebody else's cluster that the run has stopped or paused, and not yet restored."""
     namespace: str = ""
-    """Names the same namespace as `RunRegistryFile.namespace`."""
+    """Names the pid namespace of the run's processes: their pids are valid only there."""
 
 
 class RunRegistration:
