@@ -63,8 +63,8 @@ class IsrProposals:
         h.isr_size = effect.leader_epoch, size
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose the same ISR again after a pause, because the controller decided nothing. If there is a newer
-        proposal by then, do nothing.
+        """Propose the same ISR again after a pause, because the controller has not decided. Do nothing if the partition
+        has a newer proposal already.
         """
         place = (h.state.topic_id, h.state.index)
         # A newer proposal may be there already (`propose`), and rests on newer state.

@@ -28,8 +28,8 @@ class IsrProposalPort(Protocol):
         """Propose an ISR to the controller; this replaces an earlier proposal of the same partition."""
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose the same ISR again after a pause, because the controller decided nothing. If there is a newer
-        proposal by then, do nothing.
+        """Propose the same ISR again after a pause, because the controller has not decided. Do nothing if the partition
+        has a newer proposal already.
         """
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:

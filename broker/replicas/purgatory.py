@@ -171,8 +171,8 @@ class DelayedDeleteRecords:
         offset: int,
         result: DeleteRecordsPartitionResult,
     ) -> None:
-        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is
-        REQUEST_TIMED_OUT.
+        """Set up a deletion that waits until the low watermark reaches `offset`. Until then its result is
+        REQUEST_TIMED_OUT. `watchers` holds all such deletions of the replica.
         """
         self._request, self._state, self._watchers, self._offset = request, state, watchers, offset
         self.result = result

@@ -309,9 +309,9 @@ class Partition(PartitionRules):
         return shrink + self._advance(now_ms)
 
     def _update_caught_up(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
-        """Record when a follower was last caught up: now if it fetches at the log end offset, or at its previous fetch
-        if it has now reached the log end offset of that time. A steady stream of writes must not make the follower look
-        late (KIP-16).
+        """Record when a follower was last caught up: now if it fetches at the leader's log end offset; at the time of
+        its previous fetch if it has now reached the log end offset that the leader had then. So a steady stream of
+        writes does not make a follower look late (KIP-16).
         """
         if fetch_offset >= self.log_end_offset:
             replica.last_caught_up_ms = now_ms

@@ -230,8 +230,8 @@ def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechani
 
 def _by_reason(guarantee: PermittedAnomalies, numbers: Mapping[str, int]) -> list[str]:
     """Return one line for each reason why anomalies are permitted, such as "inconsistent-offset (acks): REASON [3]":
-    the anomalies, the reason, and the number of its source. An anomaly that is permitted only on some kinds of evidence
-    has these kinds in brackets. numbers: maps each source to its number.
+    the anomalies, the reason, and the number of the reason's source in the printed list of sources. An anomaly that is
+    permitted only on some kinds of evidence has these kinds in brackets. numbers: maps each source to its number.
     """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of

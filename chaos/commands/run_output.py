@@ -21,7 +21,7 @@ def row_of(run: RunListEntry) -> RunRow:
 
 
 def judged_run(path: Path) -> JudgedRun:
-    """Return the run in a run directory with its verdict and figures, the same as in its terminal summary and page."""
+    """Return the run of a run directory with its verdict, its findings and the figures of the run's page."""
     files = read_run(path)
     figures = checks.figures_of(files)
     page = path / PAGE

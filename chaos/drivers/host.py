@@ -111,8 +111,8 @@ class LibraryProducer(WorkloadProducer):
                 await self._process.close_input()
 
     async def _end_if_silent(self) -> None:
-        """Kill the driver program if it has not answered a record long after the delivery time-out. The outcome of its
-        open records is then unknown.
+        """Kill the driver program if it has not reported a record's outcome long after the delivery time-out. The
+        outcome of each record that has none by then is unknown.
         """
         while True:
             await trio.sleep(SILENT_EVERY_S)
@@ -154,8 +154,8 @@ class LibraryProducer(WorkloadProducer):
 
     @override
     async def finish(self) -> None:
-        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program; the
-        outcome of its open records is then unknown.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program. The
+        outcome of each record that has none by then is unknown.
         """
         with trio.move_on_after(self._give_up_s):
             await self._over.wait()

@@ -92,8 +92,7 @@ class ReportSequencer:
 
 
 class ProgramMember(LibraryConsumer):
-    """Controls one process of the program that is a group member, and passes its reports to `hearing`, in their order.
-    """
+    """Controls one process of the program that is a group member, and passes its reports to `hearing` in order."""
 
     ended = False
 

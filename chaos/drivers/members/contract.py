@@ -46,8 +46,8 @@ class RebalanceListener(Protocol):
         """Return the offsets to commit before these partitions, which the member still owns, are revoked."""
 
     def on_revoked(self, places: Collection[Place], kept: CommitResult | None) -> None:
-        """Record that these partitions were revoked. `kept`: the result of the commit before that; None: there was no
-        commit.
+        """Record that these partitions were revoked. `kept`: the result of the commit that the callback made first;
+        None if it made none.
         """
 
     def on_lost(self, places: Collection[Place]) -> None:

@@ -55,8 +55,8 @@ class MemberWorker(RebalanceListener):
         self._left_at: dict[Place, int] = {}
         """Maps each partition that `rewind` has paused to the offset that would have been read next."""
         self._missing: dict[Place, int] = {}
-        """Maps each owned partition without a start offset to the time, in ns, since which it waits for one. No
-        OffsetFetch for it was sent before that time.
+        """Maps each owned partition without a start offset to the time, in ns, at which it was assigned or rewound.
+        Every OffsetFetch for the partition is sent after that time.
         """
         self._turn = threading.RLock()
         """Guards the positions of partitions, because the library may call back from a thread of its own."""

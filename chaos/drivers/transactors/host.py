@@ -135,8 +135,8 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
 
     @override
     async def flushed(self) -> None:
-        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program; the
-        outcome of its open records is then unknown.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program. The
+        outcome of each record that has none by then is unknown.
         """
         if not await self._until(lambda: not self._records):
             self._process.kill()

@@ -36,7 +36,7 @@ class ErrorMeaning(NamedTuple):
     """Holds what an error means: its status, its name, and what can be done after it."""
 
     status: int
-    """Is FAIL (the call definitely had no effect) or INFO (that is not known)."""
+    """Is FAIL (the call definitely had no effect) or INFO (the call may have had its effect)."""
     name: str
     then: ErrorFollowUp
 
