@@ -138,7 +138,9 @@ class Transport(Protocol):
         """
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """Send `length` bytes of `file` from `offset`, like `send`, without copying them if the system can."""
+        """Send as many of the `length` bytes of `file` from `offset` as fit now, without copying them if the system
+        can. Return their number (0 if none fit).
+        """
 
     async def wait_readable(self) -> None:
         """Wait until `recv_into` would return something (or the end of the stream)."""

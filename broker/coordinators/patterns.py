@@ -52,7 +52,7 @@ class BadPattern(Exception):
 
 
 class _CharacterSet:
-    """Holds a set of characters, as ranges, or all characters but these."""
+    """Holds a set of characters: those in the ranges, or all others if `negated`."""
 
     __slots__ = ("negated", "ranges")
 

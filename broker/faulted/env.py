@@ -57,8 +57,8 @@ def _with_crash_points(link: object, check: CrashPointCheck) -> FaultedTransport
 
 
 class FaultedEnv(RealEnv):
-    """Provides the Env of a broker whose disk can be faulted. `folder` (see `FaultedFs`) is created if it is missing;
-    `roots` are the log directories.
+    """Provides the Env of a broker whose disk can be faulted. `folder` holds the journals and the control file; it is
+    created if it is missing. `roots` are the log directories.
 
     Raises FaultCommandsError for an invalid control file, OSError for an unusable folder.
     """

@@ -9,7 +9,8 @@ own, from 1, never used again on this node:
     {"number": 3, "kind": "quota", "free_bytes": 100000}
 
 Fault 1 fails the third matching write and all later ones. Under fault 3 all files together may still grow by 100,000
-bytes; then writes fail with ENOSPC. `limit_bytes` is explained at LIMIT_BYTES.
+bytes; then writes fail with ENOSPC. If the node has more than `limit_bytes` unsynced bytes, the files that have waited
+longest for an fsync count as durable.
 
 crash: {"number": 4, "op": "fsync", "nth": 2} ends the broker by SIGKILL just before the second fsync from now on.
 """

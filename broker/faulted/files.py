@@ -31,7 +31,9 @@ class Inode:
         self.number, self.journal = number, journal
         self.handles = 0
         self.gone = False
-        """Is True if the file was removed durably, so that a power loss cannot lose later writes to it."""
+        """Is True if the file was removed durably. Later writes to it are not journaled, because they need not be
+        undone.
+        """
 
 
 class FaultedFile(RealFile):
@@ -108,7 +110,8 @@ class FaultedFs(RealFs):
         self._inodes: dict[int, Inode] = {}
         self._pending_bytes = 0
         self._waiting: dict[int, int] = {}
-        """Maps the numbers of inodes to their unsynced bytes, in the order in which these began to wait for an fsync.
+        """Maps inode numbers to the unsynced bytes of their files. The file that has waited longest for an fsync is the
+        first.
         """
         self._names: dict[int, DirectoryJournal] = {}
         self.injector = FaultInjector(self._folder, incarnation, lambda: self._used)
@@ -324,8 +327,8 @@ class FaultedFs(RealFs):
 
     @override
     def fsync_dir(self, path: str) -> None:
-        """Make the directory's names durable. If a call fails, the next successful call makes all names durable, unlike
-        with `FaultedFile.fsync`.
+        """Make the names in a directory durable. An fsync of a directory can be repeated after a failure: the next
+        success makes all names durable. (After a failed fsync of a file, the unsynced data is never durable.)
         """
         path = os.path.abspath(path)
         if not self._is_ours(path):

@@ -8,6 +8,6 @@ All code here is synchronous and accesses files only through `squall.broker.env.
 - `segment`, `indexes` and `scan` implement one file of batches, its sparse indexes, and iteration over batches.
 - `epochs`, `producers` and `checkpoints` keep the state that is derived from the batches.
 
-Effects are ordered so that recovery understands the files after a crash between any two effects. Comments at each place
-say what it relies on.
+Changes of files are ordered so that recovery can load the log after a crash between any two of them. Comments in the
+code say where recovery relies on this order.
 """

@@ -24,10 +24,11 @@ def batch_around(records: memoryview, offset: int) -> int | None:
 def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[LocatedBatch]:
     """Return the complete batches of `records`, of which the first must begin at offset `expected`.
 
-    Leaves out a partial last batch, and everything from the first batch on whose epoch is above `leader_epoch`, the
-    epoch in which the leader was asked. Such a batch shows that the leader had lost its leadership when it sent the
-    records (KAFKA-18723), or that its disk is damaged, because no checksum covers the epoch. `gaps`: offsets may be
-    missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
+    Leaves out a partial batch at the end. Also leaves out the first batch whose epoch is above `leader_epoch`, the
+    leader epoch in the follower's fetch, and everything after this batch. Such a batch shows that the leader had lost
+    its leadership when it sent the records (KAFKA-18723), or that the leader's disk is damaged, because no checksum
+    covers the epoch. `gaps`: offsets may be missing between batches, as compaction leaves them. Raises CorruptRecords,
+    UnexpectedOffset.
     """
     found: list[LocatedBatch] = []
     at, end = 0, len(records)

@@ -123,9 +123,8 @@ class DurabilityTracker:
         )
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:
-        """Raise the recovery point to the end offset of a flush job that has run (see `Log.finish_flush`). Does not
-        raise it if the log was truncated meanwhile: `generation`, the log's present count of truncations, is then above
-        the job's.
+        """Raise the recovery point to the end offset of a flush job that has run. Does not raise it if the log was
+        truncated meanwhile: `generation`, the log's present count of truncations, is then above the job's.
         """
         assert job.generation <= generation
         assert job.names <= self._names

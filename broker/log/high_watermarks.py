@@ -103,8 +103,8 @@ class CheckpointDraft:
         checkpoints.write_offsets_to(self._fs, self.path, self.offsets)
 
     def keep(self) -> bool:
-        """Rename the draft to the checkpoint's name. Returns False, and does nothing, if a log in the draft was
-        truncated since.
+        """Rename the draft to the checkpoint's name. If a log was truncated below its high watermark in the draft, the
+        draft is stale: do nothing and return False.
         """
         return self._checkpoint.replace_with(self)
 

@@ -77,8 +77,8 @@ class IndexFile(Generic[E]):
             self.write_out()
 
     def last_where(self, holds: Callable[[E], bool]) -> int:
-        """Return the position of the last entry for which `holds` is true, or -1. `holds` must be true for a prefix of
-        the entries only.
+        """Return the position of the last entry for which `holds` is true, or -1 if there is none. `holds` must be true
+        for all entries before that one and false for all entries after it.
         """
         low, high = 0, len(self)
         while low < high:

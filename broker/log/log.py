@@ -90,7 +90,7 @@ class Log:
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
         """Is called before a truncation, with the first offset that it removes, to lower the saved high watermark."""
         self.may_be_small: Callable[[], bool] = lambda: True
-        """Returns whether a segment below SMALL_BYTES may be rolled, whatever the topic's settings say."""
+        """Returns False if there are too many segments: then none below SMALL_BYTES is rolled, even if it is due."""
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -320,7 +320,7 @@ class Log:
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """Return a lookup below `limit`: the first record since `timestamp` (ms), or the largest timestamp if None."""
+        """Return a lookup below `limit`: first record at `timestamp` ms or later; if None, the largest timestamp."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
@@ -328,7 +328,7 @@ class Log:
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
-        """Return an offset above all those of the slice `found` from `offset` on. May be too high: reads no batch."""
+        """Return an upper bound (exclusive) of the offsets in `found`, a slice read from `offset`. May be too high."""
         for segment in self.segments[segment_at(self.segments, offset) :]:
             if segment.file is found.file:
                 return segment.bound_at(found.position + found.length)

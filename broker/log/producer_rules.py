@@ -1,8 +1,8 @@
 """Defines the rules of idempotence and transactions in one log, as methods that change nothing.
 
-Each rule is a method, as in `squall.broker.replication.rules`, so that a planted bug (`chaos/mutants`) can replace
-exactly one rule. There are two transaction versions (KIP-890): with version 1 a producer keeps its epoch from one
-transaction to the next; with version 2 every end of a transaction raises the producer's epoch.
+Each rule is one method, so that a planted bug (`chaos/mutants`) can replace exactly one rule. There are two transaction
+versions (KIP-890): with version 1 a producer keeps its epoch from one transaction to the next; with version 2 every end
+of a transaction raises the producer's epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from squall.broker.log.markers import TxnMarker
 from squall.broker.protocol.records import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
 WINDOW = 5
-"""Counts the newest batches per producer that are recognized as duplicates: clients keep at most 5 in flight."""
+"""Limits the newest batches per producer that are remembered to recognize duplicates: clients have at most 5 batches in
+flight.
+"""
 EPOCH_RAISED_BY_END = 2
 """Is the transaction.version from which on the end of a transaction raises the producer's epoch (KIP-890, part 2)."""
 
@@ -74,11 +76,11 @@ class EndedTxn(NamedTuple):
 
 
 class VerificationStateEntry:
-    """Tracks whether the transaction coordinator was asked, and has confirmed, that this partition is part of a
-    producer's transaction.
+    """Tracks a question to the transaction coordinator: is this partition part of a producer's transaction? `agreed` is
+    True once the coordinator has confirmed this.
 
-    A marker removes the entry, because it ends the transaction that was asked about. An answer that arrives after the
-    marker is ignored (KIP-890, part 1).
+    A marker that ends the transaction removes the entry. An answer that arrives after the marker is ignored (KIP-890,
+    part 1).
     """
 
     __slots__ = ("agreed", "epoch", "lowest_sequence", "raises_epoch", "wall_ms")

@@ -2,8 +2,8 @@
 transactions (mechanisms P3 and R5).
 
 The state is a function of the batches. The leader checks a batch before it appends; leader and followers update the
-state after an append; a restart reads the newest snapshot file and replays the batches behind it. The rules themselves
-are in `producer_rules`.
+state after an append; a restart reads the newest snapshot file and replays the batches that follow it. The rules
+themselves are in `producer_rules`.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ class ProducerStates(ProducerRules):
     def take_marker(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
     ) -> ErrorCode | None:
-        """Check a marker as `check_marker` does and, if it is accepted or a duplicate, remove the verifications that it
-        ends: a transaction that was verified before a marker must be verified again.
+        """Check a marker. Return None if it may be appended, `ErrorCode.NONE` if it is a duplicate, or an error code.
+        Unless there is an error, remove the verifications that the marker ends: a transaction that was verified before
+        a marker must be verified again.
         """
         verdict = self.check_marker(producer_id, epoch, marker, transaction_version)
         if not verdict:

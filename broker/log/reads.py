@@ -79,10 +79,11 @@ def producers_at(
 
 
 def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) -> None:
-    """Complete each producer's window of its newest batches, of which a snapshot has only the last one, from the
-    batches just before the snapshot.
+    """Fill each producer's window with its newest batches, read from the log just before the snapshot. The snapshot
+    itself has only the latest batch of each producer.
 
-    Kafka does not do this, so it forgets four of the five batches at each restart, and a retry of them is out of order.
+    Kafka does not do this, so after a restart it recognizes only one of the five batches. It refuses retries of the
+    other four as out of order.
     """
     if not segments:
         return

@@ -118,7 +118,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
-        """Restart a member's session time-out. While it waits for a response it has none; if new, NEW_MEMBER_MS."""
+        """Set the member's deadline to its session time-out; while it waits, to None, or NEW_MEMBER_MS if it is new."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
         elif member.joining is not None or member.syncing is not None:
@@ -334,7 +334,7 @@ class ClassicGroup(ClassicGroupRules):
     # ----------------------------------------------------------------------------------------------------- assignments
 
     def sync(self, request: SyncGroup, token: Token, now: ClockReading) -> None:
-        """Handle a SyncGroup; the leader's has all assignments. The response is sent once these are committed."""
+        """Handle a SyncGroup. Responses are sent once the assignments in the group leader's SyncGroup are committed."""
         refused = self.refusal_of_sync(request)
         if refused:
             self.effects.append(SendResponse(token, SyncResult(refused)))

@@ -1,8 +1,8 @@
 """Holds the state that the log of one partition of __consumer_offsets describes: groups, committed offsets, and pending
 offsets of open transactions (mechanisms P5 and P4 in docs/mechanisms.md).
 
-Only `replay` and `end_transaction` change the state, with the log's records and markers in order: so the state always
-equals that of its log, however it was built.
+Only `replay` and `end_transaction` change the state, with the log's records and markers in order. So a coordinator that
+loads the log gets the same state as the coordinator that wrote it.
 """
 
 # The record of a committed offset holds its topic id, and each fetch, deletion and load checks in the metadata image
@@ -196,7 +196,7 @@ class ReplayedGroupState:
         return self._last.get(group_id, self._forgotten)
 
     def inspect_consumers(self) -> dict[str, tuple[object, ...]]:
-        """Return the state of each consumer group, for invariants and tests, as `inspect` does for classic groups."""
+        """Return everything that the records of each consumer group say, by group id, for invariants and tests."""
         return {group_id: group.facts() for group_id, group in self.consumers.items()}
 
     def inspect(self) -> tuple[dict[str, GroupRecord], dict[str, Offsets], dict[int, dict[str, Offsets]]]:

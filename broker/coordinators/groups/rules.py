@@ -180,7 +180,9 @@ class ClassicGroupRules:
         return self.state == GroupState.STABLE and self.elected_protocol() == self.protocol
 
     def asks_for_rebalance(self, member: ClassicGroupMember, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Return whether the JoinGroup of a current member asks for a rebalance. If not, its last response got lost."""
+        """Return whether the JoinGroup of a current member asks for a rebalance. If not, the member only repeats a
+        JoinGroup whose response got lost.
+        """
         if self.state == GroupState.COMPLETING:
             return member.protocols != protocols
         # A leader also joins again when topics have changed, with the subscription that it had.
@@ -208,7 +210,8 @@ class ClassicGroupRules:
         own the partitions.
 
         A client that is no member may commit if the group has no members: an admin, or a consumer that uses `assign()`.
-        In a transaction it always may, because old producers are fenced by their epoch.
+        A TxnOffsetCommit that names no member is accepted even if the group has members, because the producer epoch
+        fences old producers.
         """
         in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and self.state == GroupState.EMPTY:

@@ -105,7 +105,7 @@ class GroupCoordinatorShard:
     # ------------------------------------------------------------------------------------------------------------ life
 
     def begin(self, now: ClockReading) -> None:
-        """Start the sessions of all members, because the whole log is replayed."""
+        """Start the sessions of all members, now that the whole log has been replayed."""
         assert not self.groups
         self.ledger.check()
         self._now = now
@@ -177,7 +177,7 @@ class GroupCoordinatorShard:
             del self.groups[group.group_id]
 
     def settle(self, completion: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
-        """Finish a request whose append is committed (NONE), or failed or may have failed (an error)."""
+        """Finish a request whose append is committed (`error` is NONE), or has failed or may have failed."""
         self._now = now
         effects: list[Effect] = []
         if completion.group is not None:
@@ -448,7 +448,7 @@ class GroupCoordinatorShard:
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-        """Return tombstones for offsets of deleted topics, or else for expired offsets whose topic no member reads."""
+        """Return tombstones for offsets of deleted topics; if there are none, for expired offsets of unread topics."""
         group_id, ledger = request.group_id, self.ledger
         # As Kafka's OffsetMetadataManager.onTopicsDeleted: at once, and whether or not a live group reads the topic.
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)

@@ -146,8 +146,9 @@ class JoinGroup:
     fresh_id: str
     """Holds an unused member id, for a consumer that has none yet."""
     needs_id: bool = True
-    """Says whether a new dynamic member first gets its id and has to join again with it (KIP-394). If False, the member
-    joins at once: a client that gives up and retries leaves a member behind each time.
+    """Says whether a new dynamic member first gets its id and has to join again with it (KIP-394). If False, as in old
+    versions of JoinGroup, the member joins at once. A client that gives up and retries then leaves an unused member in
+    the group each time.
     """
     may_skip: bool = False
     """Says whether the client's version of JoinGroup has SkipAssignment in its response (`JoinResult.skip`, KIP-814).
@@ -368,8 +369,9 @@ class AppendRecords(NamedTuple):
     producer: tuple[int, int] | None = None
     """Holds the (producer id, epoch) of the transaction that the records belong to."""
     whole: int | None = None
-    """Gives the number of records that must be in the first batch; None means all. Later records may go into further
-    batches if one batch would be too large for the log: the log may end after any of them without harm.
+    """Gives the number of records, from the first on, that must be in the same batch; None means all. The other records
+    go into further batches if one batch would be too large. The group stays consistent if a failover loses some of
+    these further batches.
     """
 
 

@@ -1,1 +1,3 @@
-"""Implements the transaction coordinator's shard: it decides over the transactional ids of one partition of the log."""
+"""Implements the transaction coordinator's shard, which handles the transactional ids of one partition of
+__transaction_state.
+"""

@@ -46,21 +46,22 @@ class TransactionRules:
         return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:
-        """Return whether the epochs of a producer id are used up: `epoch` is the highest that a client may get, or the
-        last epoch, which is reserved for a fence (`is_last_epoch`).
+        """Return whether the epochs of a producer id are used up: `epoch` is 32766, the highest that a client may get,
+        or 32767, which is reserved for a fence.
         """
         return epoch >= MAX_EPOCH - 1
 
     def is_last_epoch(self, epoch: int) -> bool:
-        """Return whether this is the last epoch, which no client gets, because a transaction in it could not be fenced.
+        """Return whether this is 32767, the highest epoch of a producer id. No client gets this epoch, because a client
+        in it could not be fenced by a higher epoch.
         """
         return epoch >= MAX_EPOCH
 
     def fenced_epoch(self, transaction: TransactionMetadata) -> int:
-        """Return the epoch with which the coordinator aborts the transaction of a fenced producer: one higher, for both
-        transaction versions and for every attempt (KAFKA-19367, KAFKA-20090). A fence that could not be written has
-        changed nothing, so a retry bumps to the same epoch (KAFKA-9666). A transaction in the last epoch is aborted in
-        that epoch, because there is no higher one.
+        """Return the epoch with which the coordinator aborts the transaction of a fenced producer. It is the
+        transaction's epoch plus one, for both transaction versions and for every attempt (KAFKA-19367, KAFKA-20090). A
+        fence that could not be written has changed nothing, so a retry bumps to the same epoch (KAFKA-9666). A
+        transaction in epoch 32767 is aborted in that epoch, because there is no higher one.
         """
         return transaction.epoch if self.is_last_epoch(transaction.epoch) else transaction.epoch + 1
 
@@ -74,8 +75,8 @@ class TransactionRules:
 
     def is_known_producer(self, transaction: TransactionMetadata, request: InitProducer) -> bool:
         """Return whether a producer that asks for a higher epoch is the producer of this transactional id (KIP-360). It
-        is if it sends the current producer id. It also is if it sends the previous producer id with its last usable
-        epoch, because the response with the current id may have got lost.
+        is if it sends the current producer id. It also is if it sends the previous producer id with its highest usable
+        epoch (32766), because the response with the current id may have got lost.
         """
         assert request.producer_id >= 0
         if request.producer_id == transaction.producer_id:
@@ -105,9 +106,9 @@ class TransactionRules:
         """Return whether the epoch of an EndTxn (transaction version 2) is valid in the transaction's state; otherwise
         the request is fenced. The markers of the transaction must not be pending.
 
-        A completed transaction in the last epoch was ended by a fence, so no EndTxn is valid. If the fenced producer's
-        EndTxn counted as a retry, the response would give the last epoch to a client, whose next transaction could be
-        neither ended nor fenced (KAFKA-20090).
+        A completed transaction in epoch 32767, the highest, was ended by a fence, so no EndTxn is valid. If the fenced
+        producer's EndTxn counted as a retry, the response would give epoch 32767 to this producer, whose next
+        transaction could be neither ended nor fenced (KAFKA-20090).
         """
         assert transaction.state not in PREPARED
         retry, state = self.is_retry_of_end(transaction, request), transaction.state
@@ -118,14 +119,15 @@ class TransactionRules:
     # ---------------------------------------------------------------------------------------------- one after the other
 
     def may_begin(self, transaction: TransactionMetadata) -> bool:
-        """Return whether partitions may be added: not while the previous transaction waits for its markers, which would
-        end the next transaction (KAFKA-12671).
+        """Return whether partitions may be added to the next transaction. They may not while markers of the previous
+        transaction are still to be written, because these markers would end the next transaction (KAFKA-12671).
         """
         return transaction.state not in PREPARED
 
     def is_in_transaction(self, transaction: TransactionMetadata, partition: tuple[str, int]) -> bool:
-        """Return whether a partition's leader may append records of this transaction: otherwise it would open a
-        transaction that never ends (KIP-890 part 1, KAFKA-14402).
+        """Return whether the partition was added to the transaction. If not, the partition's leader has to refuse
+        records of this transaction, because no marker would ever end the transaction there (KIP-890 part 1,
+        KAFKA-14402).
         """
         assert transaction.state not in PREPARED
         return partition in transaction.partitions

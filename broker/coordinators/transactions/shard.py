@@ -60,8 +60,8 @@ class TransactionCoordinatorShard(TransactionRules):
         self.transactions = {}
         self._offsets: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
-        """Holds the offset of the last tombstone. A response about an unknown id waits until this tombstone is
-        committed, because it, or one before it, may have removed the id.
+        """Holds the offset of the newest tombstone of any id. A response about an unknown id waits until that tombstone
+        is committed, because this tombstone or an older one may have removed the id.
         """
 
     # ---------------------------------------------------------------------------------------------------------- replay

@@ -15,7 +15,8 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 32_767
-"""Is the last epoch of a producer id. Clients get only lower epochs, so that a fence can always raise a client's epoch.
+"""Is the highest epoch of a producer id. Clients get only lower epochs, so that a fence can always raise a client's
+epoch.
 """
 V1: Final = 0
 """Is the transaction version of clients that keep their producer epoch from one transaction to the next. As in Kafka's
@@ -95,11 +96,11 @@ class TransactionMetadata:
     client_version: int = V1
     """Holds the transaction version, V1 or V2, of the client whose request wrote the latest record."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """Holds the epoch before the last bump. If the response with the bumped epoch got lost, the producer sends this
+    """Holds the epoch before the latest bump. If the response with the bumped epoch got lost, the producer sends this
     epoch again (KIP-360).
 
-    Kafka's records lack it. A new coordinator can infer it only from the end of a transaction with transaction version
-    2. After a bump by InitProducerId it cannot, and fences the retry.
+    Kafka's records lack this field. After a failover the new coordinator can infer it only if the latest record ends a
+    transaction of transaction version 2. It cannot infer it after a bump by InitProducerId, and then fences the retry.
     """
 
 
@@ -224,8 +225,9 @@ class TxnResponse:
 
 @dataclass(frozen=True, slots=True)
 class TxnCoordinatorResult:
-    """Holds the records to append and the response. The response may be sent once these records are committed. If there
-    are none, it depends on an earlier record: see `TransactionCoordinatorShard.offset_of`.
+    """Holds the response, and the records to append. The response may be sent once these records are committed. If
+    there are none, the response waits for an earlier record, usually the latest record of the transactional id:
+    `TransactionCoordinatorShard.offset_of` returns its offset.
     """
 
     answer: TxnResponse

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemberSpec:
-    """Describes a member to an assignor: its subscribed topics and its last target assignment."""
+    """Describes a member to an assignor: its subscribed topics and its present target assignment."""
 
     member_id: str
     instance_id: str | None
     topics: tuple[bytes, ...]
     """Holds the ids of the existing topics that the member subscribes to."""
     has: tuple[Place, ...] = ()
-    """Holds the member's last target assignment."""
+    """Holds the member's present target assignment, which the assignor's result replaces."""
 
 
 Targets = dict[str, tuple[Place, ...]]

@@ -104,7 +104,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     # ------------------------------------------------------------------------------------------------------------ time
 
     def begin(self, now: ClockReading) -> None:
-        """Give every member a whole session time-out, because the whole log is replayed."""
+        """Give every member a whole session time-out, now that the whole log has been replayed."""
         assert not self._sessions
         for group_id, group in self._ledger.consumers.items():
             group.check()
@@ -215,7 +215,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return ErrorCode.NONE, ""
 
     def _can_be_written(self, topics: tuple[str, ...]) -> bool:
-        """Return whether these topics fit into a batch of the log. If not, no member would ever get a response."""
+        """Return whether the names of the topics that an expression matches fit into one batch of the log."""
         part, whole = MOST_OF_MATCHED
         return of_names(topics) <= self._settings.most_bytes() * part // whole
 
@@ -247,8 +247,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
     ) -> None:
         """Record a member's subscription. Raise the group epoch if the subscription or the cluster's topics change what
-        members may read. `classic` is None for a member of the consumer protocol. A static classic member that joins
-        again with its member id keeps its assignment without `_take_over`.
+        members may read. A joining static member takes over the assignment of its instance id. `classic` is None for a
+        member of the consumer protocol.
         """
         member_id = beat.member_id
         stays = classic is not None and draft.group.static.get(beat.instance_id or "") == member_id
@@ -333,7 +333,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft.add(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """Return the name of the group's assignor (see `elected_assignor`)."""
+        """Return the name of the assignor that most members ask for; by default the first configured assignor."""
         return elected_assignor(group.members.values(), self._settings.consumer_assignors)
 
     def _reconcile(self, draft: GroupDraft, beat: ConsumerHeartbeat, before: ConsumerGroup) -> None:
@@ -451,7 +451,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [holder] if holder != beat.member_id else []
 
     def _leaves_only_classic_members(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
-        """Return whether the group can become a classic group without the member that `beat` replaces (`_replaced`)."""
+        """Return whether one batch can downgrade the group and remove the member whose instance id `beat` takes over.
+        """
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in tombstones_of_member(group.group_id, member_id):
@@ -461,7 +462,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     def _downgrade_fits(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
         """Return whether one batch can hold the tombstones of the members `gone`, and the records that turn the rest of
         the group into a classic group. `before` is the group with these members, `after` the group without them. If the
-        batch is too large, the group stays a consumer group, because otherwise the members could never be removed.
+        batch would be too large, the group stays a consumer group, because the log would refuse the batch.
         """
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()

@@ -34,7 +34,7 @@ class GroupDraft:
         self.group, self._own = group, False
         self.records: list[GroupLogRecord] = []
         self.whole: int | None = None
-        """Gives the number of records that must be in the first batch (`AppendRecords.whole`); None means all."""
+        """Gives the number of records, from the first on, that must be in the same batch; None means all."""
 
     def add(self, written: ConsumerGroupLogRecord) -> None:
         """Add one more record, and replay it into the group."""
@@ -47,8 +47,8 @@ class GroupDraft:
 
 
 def tombstones_of_group(group: ConsumerGroup) -> list[GroupLogRecord]:
-    """Return the tombstones of all records of a group without members. A log whose start was deleted may hold records
-    of an unknown member; without tombstones for them the group would never be gone.
+    """Return the tombstones of all records of a group without members. A log whose start was deleted may still hold
+    records of unknown members. Their tombstones are included, because the group exists as long as it has such records.
     """
     assert not group.members
     group_id = group.group_id
@@ -59,8 +59,8 @@ def tombstones_of_group(group: ConsumerGroup) -> list[GroupLogRecord]:
 
 
 def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLogRecord, ...]:
-    """Return the tombstones of a member's records. The subscription is the last: a log that ends between two of them
-    holds a member without partitions, which times out or joins again.
+    """Return the tombstones of a member's records, that of the subscription as the final one. If the log ends between
+    two of these tombstones, the member still exists, but without partitions: it times out or joins again.
     """
     return (
         CurrentAssignmentRecord(group_id, member_id, None),

@@ -99,8 +99,8 @@ class RegexMatchCache:
         return self._look(regex, STEPS_AT_ONCE)[0] if known is None else known
 
     def of_each(self, regexes: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """Yield each expression with its topics, as `topics_of` returns them. All expressions share one limit of steps;
-        cached results cost nothing.
+        """Yield each expression with the topics that it matches, or with None if its match is still pending. All
+        expressions share one limit of steps, STEPS_AT_ONCE; cached results cost nothing.
         """
         spent = 0
         for regex in regexes:

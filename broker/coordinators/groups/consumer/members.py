@@ -66,7 +66,9 @@ class CurrentAssignment:
 
     epoch: int = 0
     previous_epoch: int = -1
-    """Holds the member epoch before this one. A member whose last response got lost still sends it."""
+    """Holds the member epoch before the current one. A member that missed the response with the current epoch still
+    sends the previous epoch.
+    """
     state: MemberState = MemberState.STABLE
     assigned: Mapping[Place, int] = field(default_factory=dict)
     revoking: Mapping[Place, int] = field(default_factory=dict)

@@ -51,8 +51,8 @@ def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord
     """Return the records that turn a stable classic group into a consumer group; none if a member's subscription or
     assignment cannot be decoded.
 
-    A cooperative member may still read partitions that its generation has taken from it, until it learns of that. Such
-    partitions wait for their revocation, like all partitions that a member has to give up.
+    A cooperative member may still own partitions that the generation assigns to no member, because this member has not
+    revoked them yet. The records say that it has to revoke them, so no other member gets them before.
     """
     assert classic.state == GroupState.STABLE
     assert classic.members

@@ -164,8 +164,8 @@ def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Curr
 
 
 def _read_epochs(topics: list[wire.TopicPartitions], epoch: int) -> dict[Place, int]:
-    """Return each partition with its assignment epoch. Coordinators before Kafka 4.3 wrote no such epochs: then use the
-    member epoch, the latest that it can be.
+    """Return each partition with the member epoch at which it was assigned. Coordinators before Kafka 4.3 did not write
+    these epochs: then use `epoch`, the member epoch, which is the highest possible value.
     """
     found: dict[Place, int] = {}
     for topic in topics:

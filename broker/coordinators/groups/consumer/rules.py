@@ -116,8 +116,8 @@ class ConsumerGroupRules:
         """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
         own these partitions (KIP-848, KIP-1251).
 
-        A client that is no member may commit if the group has no members. In a transaction it always may, because old
-        producers are fenced by their epoch.
+        A client that is no member may commit if the group has no members. A TxnOffsetCommit that names no member is
+        accepted even if the group has members, because the producer epoch fences old producers.
         """
         assert len(places) == len(request.offsets)
         in_transaction = isinstance(request, TxnOffsetCommit)

@@ -83,7 +83,7 @@ class TopicTable:
         return next((name for name, (known, _) in self.table.items() if known == topic_id), None)
 
     def version(self) -> int:
-        """Return the count of changes, in place of an offset of the metadata log."""
+        """Return the number of changes of the table, which serves as its version."""
         return self.changes
 
 
