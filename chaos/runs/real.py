@@ -271,6 +271,6 @@ def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:
-    """Write the traceback of a failure inside the harness into the run directory. It is no finding about the broker."""
+    """Write the traceback of a failure of the harness into the run directory. The cluster is not to blame for it."""
     (directory.path / "harness-traceback.txt").write_text(traceback_text(error))
     sys.stderr.write(f"a failure of the harness: see {directory.path}/harness-traceback.txt\n")

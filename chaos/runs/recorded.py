@@ -119,8 +119,8 @@ def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[]
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
-    """Return the plan that the correct broker must pass. It differs from `plan` only if the mutant is an unsafe
-    setting, such as acks=1: then its `expect` is "config", which permits the losses that this setting causes.
+    """Return the plan that the correct broker must pass. This is `plan` itself, unless the mutant is an unsafe setting,
+    such as acks=1. For such a mutant, `expect` becomes "config", which permits the losses that the setting causes.
     """
     from squall.chaos.mutants import find
     from squall.chaos.mutants.hunt import sound

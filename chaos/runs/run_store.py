@@ -97,7 +97,7 @@ class MemoryRunStore(RunStore):
 
     @override
     def info(self, info: dict[str, Any]) -> None:
-        """Keep run.json's content. It is encoded only when the files are needed."""
+        """Keep run.json's content. The content is encoded only when `files` is called."""
         self._info = info
 
     @override

@@ -1,7 +1,7 @@
 """Asks a foreign cluster for its API versions, its features, and the settings that it accepted.
 
-The cluster is asked once, before the load. What it lacks is written to run.json and on the terminal; whether that
-matters is decided by the code that needs it.
+The cluster is asked once, before the load. Missing APIs, features and settings are written to run.json and to the
+terminal. The code that needs one of them decides what its absence means.
 """
 
 from __future__ import annotations

@@ -389,7 +389,7 @@ class Runtime(Protocol):
         """
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """Set a node's wall clock to the true time plus `offset_ms`, at `rate` from now. 0 and 1.0 heal it."""
+        """Set a node's wall clock to the true time plus `offset_ms`, running at `rate` from now. (0, 1.0) heals it."""
 
     def clock_reports(self, node: int) -> Sequence[ClockReport]:
         """Return a node's reports of its wall clock since the first call of this method, in order. A node reports
@@ -397,10 +397,10 @@ class Runtime(Protocol):
         """
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """Let running or paused nodes lose power at the same moment. They end; unsynced data may be lost or torn.
+        """Let running or paused nodes lose power at the same moment. They all end; unsynced data may be lost or torn.
 
         Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn, logs}}.
-        names: files created, renamed or removed. logs: {partition: [first lost offset, old end]} of logs with losses.
+        names: files created, renamed or removed. logs: {partition: [first lost offset, former end]} of losses.
         """
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
@@ -426,7 +426,7 @@ class Runtime(Protocol):
         """
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """Put a fault on a node's disk under an unused name. It outlives restarts. Evidence: fault, began_ns."""
+        """Put a fault on a node's disk under an unused name. The fault outlives restarts. Evidence: fault, began_ns."""
 
     async def heal_disk(self, name: str, node: int) -> Evidence:
         """Remove the fault of this name, if any. Evidence: hits (calls that the fault failed or slowed), ended_ns."""

@@ -68,7 +68,8 @@ class AddressLayout:
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
         """Return mappings of each link to its proxy, as (address on which the proxy listens, address to which it
-        leads). There is one mapping, but two for Apache Kafka, whose nodes dial two addresses of each peer.
+        leads). A Squall cluster has one mapping. A cluster of Apache Kafka has two, because its nodes dial two
+        addresses of each peer.
         """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 

@@ -29,8 +29,8 @@ LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
 """Names the offset file in the node's folder."""
 REPORTING_MS = 0.001
-"""Is the offset (0.001 ms) in the broker's own clock file while libfaketime changes its time. It is too small to
-matter. But with any offset except 0 the broker reports its time in its trace.
+"""Is the offset (0.001 ms) that the broker's own clock file gets while libfaketime changes the broker's time. It is too
+small to matter, but with an offset of 0 the broker would not report its time in its trace.
 """
 TRUE = "+0 x1.0"
 TRIED = "-86400 x1.0"

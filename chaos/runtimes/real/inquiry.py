@@ -80,8 +80,8 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
-    """Return ApiVersions requests whose client ids are padded with `pad_bytes` bytes in total. There is one request for
-    each `PAD_BYTES` of padding, and at least one.
+    """Return ApiVersions requests whose client ids are padded with `pad_bytes` bytes in total. Each request gets at
+    most PAD_BYTES of these; at least one request is returned.
     """
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 

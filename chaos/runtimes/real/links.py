@@ -119,8 +119,9 @@ class Links:
 
 
 def join_probes(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
-    """Combine the probes of a link's addresses into one result. hurt: a fault is on the link. Then `ok` is True if any
-    address answers, because a complete cut silences all of them. Without a fault, all addresses must answer.
+    """Combine the probes of a link's addresses into one result. Without a fault on the link, `ok` is True only if all
+    addresses answer. hurt: the link has a fault. Then `ok` is True if any address answers, because a complete cut
+    silences all of them.
     """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.

@@ -83,8 +83,8 @@ class NodeFaults:
             self._write()
 
     def clear(self) -> None:
-        """Command the broker to end every disk fault, and cancel the ordered crash. This also replaces commands of an
-        earlier run.
+        """Command the broker to end every disk fault, and cancel the ordered crash. Commands of an earlier run, which
+        the control file may hold, are replaced.
         """
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()

@@ -53,7 +53,7 @@ class RelayEventLoop:
             self._look.register(end, events, ready)
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call `act` after this time."""
+        """Call `act` once, `delay_s` seconds from now."""
         heappush(self._due, (time.monotonic() + delay_s, next(self._order), act))
 
     def listen(self, host: str, port: int, accepted: Callable[[socket.socket], None]) -> None:
@@ -84,7 +84,7 @@ class RelayEventLoop:
         self._look.close()
 
     def turn(self) -> None:
-        """Wait until a socket is ready or a call is due, and make these calls."""
+        """Wait until a socket is ready or a timer is due, and call the functions that wait for them."""
         wait_s = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
         for key, events in self._look.select(wait_s):
             # An earlier call of this turn may have closed the socket, and another one may have its number by now.

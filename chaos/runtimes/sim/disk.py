@@ -53,12 +53,12 @@ class SimDisk:
     # --------------------------------------------------------------------------------------------------------- life
 
     def mount(self, gate: Gate) -> Fs:
-        """Return the file system for one incarnation of the node, and revoke the file system of the incarnation before.
+        """Return the file system for the next incarnation of the node, and revoke that of the previous incarnation.
 
-        `gate(op, path)` is called before each operation that reads or changes the disk. It may raise: then the
-        operation has not happened. op is "open", "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove",
-        "mkdirs" (for each directory made), "fsync_dir" or "list". The path is as in `files`; for a file handle, it is
-        the path by which the file was opened.
+        `gate(op, path)` is called before each operation that reads or changes the disk. If it raises, the operation
+        does not happen. op is "open", "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs"
+        (for each directory made), "fsync_dir" or "list". The path is as in `files`; for a file handle, it is the path
+        by which the file was opened.
         """
         self.kill()
         self._mount = SimFs(self.faults, self.names, gate)
