@@ -31,7 +31,9 @@ def shortened(line: str) -> str:
 
 
 def typed(*words: str | Path) -> str:
-    """Return a command as the user would type it in the current folder: `absolute_command`, then `shortened`."""
+    """Return a command as the user would type it in the current folder: paths below that folder are relative, and the
+    installed program is `squall` if it is on PATH. Empty words are left out.
+    """
     return shortened(absolute_command(*words))
 
 

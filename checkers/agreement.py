@@ -3,8 +3,8 @@
 run.json says what was recorded (`history`), what the phases after healing did, and how many faults landed. The plan has
 the topics' settings, nemesis.jsonl has the faults that may have added partitions, and the history has all of this once
 more. So an edit of one file shows, unless the others are edited alike. Each disagreement makes the verdict `unknown`.
-Runs of early versions lack some of these files' fields, and histories that were cut lack their end: neither is held
-against them.
+Runs of early versions lack some of these files' fields, and histories that were cut lack their end: what is missing is
+not compared.
 
 `nemesis_agreement` compares the lines of nemesis.jsonl with the plan, and `history.seal` compares the files with their
 digests.
@@ -36,29 +36,28 @@ class RecordedHistory(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the outcomes of operations, as `History.outcomes`."""
+        """Return, for each operation, how often it had each outcome, such as {"send": {"ok": 7, "fail": 1}}."""
 
     @property
     def declared(self) -> int:
-        """Return the CRC-32 of the history's lines that declare partitions and their settings, as `History.declared`.
-        """
+        """Return the CRC-32 of the history's lines that declare partitions and topic settings."""
 
     @property
     def partitions(self) -> Sequence[ObservedPartition]:
-        """Return the partitions of the history, as `History.partitions`."""
+        """Return the partitions that the history declares."""
 
     @property
     def processes(self) -> Sequence[ClientProcess]:
-        """Return the processes of the history, as `History.processes`."""
+        """Return the client processes of the history."""
 
     @property
     def problem(self) -> HistoryProblem | None:
-        """Return why reading the history stopped early, or None, as `History.problem`."""
+        """Return why reading the history stopped early; None if it did not."""
 
 
 def edited(history: RecordedHistory, info: Mapping[str, Any]) -> list[str]:
     """Return how a history differs from the counts in run.json, a sentence for each difference: an edited history
-    proves nothing. `info` is `RunFacts.info`. The list is empty if the history was not read to its end.
+    proves nothing. `info` is the content of run.json. The list is empty if the history was not read to its end.
     """
     reported = info.get("history")
     if reported is None or history.problem is not None:
@@ -73,8 +72,8 @@ def disagreements(
     faults: Sequence[RecordedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
-    """Return a sentence for each contradiction between the files of a run, except those that `edited` finds. `info` is
-    `RunFacts.info`; `metrics` is the content of metrics.json.
+    """Return a sentence for each contradiction between the files of a run. The counts and partitions that run.json has
+    of the history are left to `edited`. `info` is the content of run.json, and `metrics` that of metrics.json.
     """
     found = [*_landings(info, faults)]
     if history.problem is None:

@@ -120,8 +120,8 @@ def of_measures(
 
 
 def find_in_run(run_dir: Path) -> History:
-    """Write the findings of the reference engine into a run directory, as `Analysis.write` does, and return the
-    history.
+    """Search a run's history with the reference engine, write findings.json, metrics.json and series.json into the run
+    directory, and return the history.
 
     Parquet tables of an earlier conversion are removed. A report page that needs them converts history.jsonl again.
     """

@@ -94,8 +94,8 @@ def _nothing_read(case: VerdictInputs) -> list[str]:
 
 
 def _mostly_refused(case: VerdictInputs) -> Iterator[str]:
-    """Yield a sentence for each kind of operation that the cluster mostly refused without a fault: such a run shows
-    little of how the cluster treats operations that it accepts.
+    """Yield a sentence for each kind of operation that the cluster mostly refused while no fault was on: such a run
+    shows little of how the cluster treats operations that it accepts.
 
     Transactions that were asked to abort do not count. Commits of positions count only in runs without faults, because
     it is not recorded whether a fault was on when they ended.

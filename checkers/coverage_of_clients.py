@@ -16,7 +16,7 @@ from squall.checkers.nemesis_log import windows
 from squall.checkers.verdict_inputs import VerdictInputs
 
 FEW_TRIES = 5
-"""Is the least number of attempts that count: a client with fewer may have come late, or may have had bad luck."""
+"""Is the least number of attempts that count: a client with fewer may have started late, or may have had bad luck."""
 
 
 def missing_evidence(case: VerdictInputs) -> list[str]:

@@ -40,9 +40,9 @@ def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
     DM (disk damage while no other replica was in sync) is added if the disk of one node lost synced data, and all other
     replicas were out of the ISR or hit by other faults.
 
-    D (disk damage) is also added if an fsync failed on a node that lost power later: after a failed fsync, pages count
-    as written. The broker stops, finds the batch when it recovers its log, and acknowledges it, although it never
-    reached the disk.
+    D (disk damage) is also added if an fsync failed on a node that lost power later. After a failed fsync, pages that
+    never reached the disk count as written. The broker stops, finds the unsynced batch when it recovers its log, and
+    acknowledges it; the power loss then removes it.
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}

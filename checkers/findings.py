@@ -19,7 +19,9 @@ class Witness(NamedTuple):
 
     anomaly: str
     evidence: str
-    """Names the evidence that is needed to see the anomaly: see `squall.checkers.anomalies`."""
+    """Names the kind of evidence that is needed to see the anomaly, such as "acks" if an acknowledgement is needed;
+    empty if the evidence is of no special kind.
+    """
     part: int
     off: int
     val: int
@@ -31,7 +33,9 @@ class Witness(NamedTuple):
     other: int
     """Is a further number whose meaning depends on the anomaly: see `AnomalyDefinition.other`."""
     signs: int = 0
-    """Holds the bits of `squall.checkers.mechanisms.MechanismSign`: what was seen that may explain the witness."""
+    """Holds the bits of `squall.checkers.mechanisms.MechanismSign`: what was seen that may explain the witness, such as
+    POWER_LOST.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,15 @@ class Finding:
     proc: int
     count: int
     witnesses: tuple[Witness, ...]
-    """Holds the witnesses that `kept` chooses, at most WITNESSES, by partition and offset."""
+    """Holds at most WITNESSES of the witnesses, as `kept` chooses them; ordered by partition and offset."""
     parts: tuple[tuple[int, int], ...] = ()
     """Holds (partition id in the history, number of witnesses), ascending; the id -1 counts witnesses that belong to no
     partition.
     """
     signs: int = 0
-    """Holds the bits of `squall.checkers.mechanisms.MechanismSign` that all its witnesses have."""
+    """Holds the bits of `MechanismSign` that all its witnesses have: what was seen that may explain them, such as
+    POWER_LOST.
+    """
 
 
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
@@ -66,8 +72,9 @@ def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
 
 def kept(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
     """Choose at most WITNESSES witnesses, shared out evenly among the partitions (`places_kept`). The witnesses of a
-    partition are put in the order of their operations; the first, the last and some between are chosen. The order of
-    offsets would not do, because incidents that overlap in offsets follow each other in time.
+    partition are put in the order of their operations; the first, the last and some between are chosen. They are not
+    put in the order of offsets, because two failures at different times may affect the same offsets, and witnesses of
+    both should be chosen.
     """
     by_part: dict[int, list[Witness]] = {}
     for witness in sorted(witnesses, key=lambda each: (each.op, each)):

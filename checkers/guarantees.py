@@ -62,11 +62,12 @@ class RunConfiguration:
     hw_truncation: bool = False
     """Is True if followers truncate to the high watermark, as before KIP-101."""
     foreign_brokers: bool = False
-    """Is True if the brokers are not Squall's. Apache Kafka may take the high watermark and the last stable offset of a
-    Fetch response at different times, both before it reads the records. After disk damage it may serve damaged records.
+    """Is True if the brokers are not Squall's. Apache Kafka may read a Fetch response's high watermark, last stable
+    offset and records at different times, so they may contradict each other. After disk damage it may serve bad
+    records.
     """
     isr_by_messages: bool = False
-    """Is True if a follower that lacks more than a number of records leaves the ISR, as before KIP-16."""
+    """Is True if a follower more than `replica.lag.max.messages` records behind leaves the ISR, as before KIP-16."""
     unclean_by_request: bool = False
     """Is True if an administrator requests unclean elections while the cluster runs."""
     commits: str = ""
@@ -144,7 +145,7 @@ class PermittedAnomalies:
 
     row: str
     permitted: Mapping[str, str]
-    """Maps each permitted anomaly, or anomaly/evidence, to the first reason."""
+    """Maps each permitted anomaly, or anomaly/evidence such as "stale-ack/acks", to the first reason for it."""
     sources: tuple[str, ...]
     classes: tuple[str, ...] = ()
     cells: Mapping[str, PermissionCellName] = field(default_factory=dict)
@@ -174,8 +175,8 @@ class PermittedAnomalies:
         return PermissionCellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, PermissionCellName], ...]:
-        """Return each reason that permits a finding if its mechanism happened, with its cell; the reasons for this
-        evidence come first.
+        """Return each (reason, cell) that permits the anomaly with this evidence; those for just this evidence come
+        first. A reason applies only if its mechanism happened.
         """
         of_evidence = self.ways.get(f"{anomaly}/{evidence}", ()) if evidence else ()
         return (*of_evidence, *self.ways.get(anomaly, ()))
@@ -268,7 +269,7 @@ LATE = (
     *("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"),
     *("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss"),
 )
-"""Names the anomalies that a late EndTxn (`LATE_END`) may cause."""
+"""Names the anomalies that a late EndTxn may cause: one that was sent for an earlier transaction (`LATE_END`)."""
 
 _MARKS = PermissionCell(
     {"lso-violation": reasons.SEVERAL_MOMENTS},

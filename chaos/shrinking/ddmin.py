@@ -39,8 +39,9 @@ def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
 
 
 def _first_failing(chunks: Sequence[Sequence[T]], fails: Callable[[Sequence[T]], bool]) -> list[T] | None:
-    """Return the first chunk that fails by itself (tried only while there are few chunks). If none does, return the
-    first complement of a chunk that fails, or None.
+    """Return the first of two chunks that fails by itself. If there are more than two chunks, return the first
+    complement that fails (all items but those of one chunk, beginning with the last chunk). Return None if nothing
+    fails.
     """
     if len(chunks) == 2:
         for chunk in chunks:

@@ -77,7 +77,9 @@ class ShrinkSearch(Generic[F]):
         return self._known[key]
 
     def still_fails(self, values: Values) -> bool:
-        """Try a plan as `attempt` does, but return True for the best plan itself."""
+        """Return whether a plan of `values` fails in the same way; True for the best plan itself. A failing plan
+        becomes the best plan. Raise OutOfBudget if the time is over.
+        """
         return self.attempt(values) or self._is_best(values)
 
     def _is_best(self, values: Values) -> bool:

@@ -64,7 +64,7 @@ NUMBERS: tuple[tuple[str, Pass], ...] = (
     ("plain seed", plain_seed),
 )
 ROUNDS = 6
-"""Limits how often all passes are repeated; they are repeated until nothing changes."""
+"""Limits the rounds of a search. In each round all passes run; a round that changes nothing is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ def shrink(
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ShrinkResult:
-    """Return the smallest plan found within `budget_s` for which `run` returns `failure`. It must do so for `plan`
-    itself.
+    """Return the smallest plan found within `budget_s` for which `run` returns `failure`. `run` must return `failure`
+    for `plan` itself.
 
     In a simulation, a load by rate is first written out as operations. `run` is called once for each plan that is
     tried. KeyboardInterrupt ends the search as the end of the budget does, with the best plan found so far as the

@@ -29,8 +29,8 @@ the plan lists no operations.
 """
 _ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
 """Give the divisors n for keeping each nth operation, and how many operations must be left at least. The divisors are
-primes. Operations use partitions and producers round-robin: if n shared a factor with their number, some of them would
-get no operation.
+primes. Operations use partitions and producers round-robin: if n shared a factor with the number of partitions or
+producers, some of them would get no operation.
 """
 _OTHER_SEEDS = 4
 """Gives how many other seeds are tried. If each seed shows the failure with a probability of 1/4, at least one of four
@@ -83,9 +83,9 @@ def thinner_load(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
-    """Keep only each nth operation, together with one of the next seeds. Leaving operations out changes the delays that
-    are drawn for links and disks. So a failure that depends on chance may disappear although it does not need these
-    operations; another seed may bring it back.
+    """Keep only each nth operation, and run the plan under one of the next seeds. Leaving operations out changes the
+    delays that are drawn for links and disks. So a failure that depends on chance may disappear although it does not
+    need these operations; another seed may bring it back.
     """
     values = search.values()
     listed, seed = operations_of(values), values["seed"]

@@ -1,8 +1,9 @@
 """Replaces many operations by fewer operations and a stronger fault: ten records over a slow link have the same effect
 as three over a slower link.
 
-Only leaving operations out does not help if a failure needs many just for the time that they take. A replacement is
-kept only if it leaves fewer operations, so this terminates. Afterwards the numbers are made plain again.
+Some failures need many operations only because these take a long time, so leaving operations out makes the failure
+disappear; a stronger fault takes that time with fewer operations. A replacement is kept only if it leaves fewer
+operations, so the search terminates. Later passes make the numbers plain again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _TIMES = (2, 4, 8)
 
 
 def fewer_operations_for_more(search: ShrinkSearch[Any]) -> None:
-    """Halve the operations and make a numeric parameter of one fault larger, as often as the plan still fails."""
+    """Halve the operations and make a numeric parameter of one fault larger, and repeat this as long as the plan still
+    fails.
+    """
     while _traded(search):
         fewer_operations(search)
 

@@ -1,4 +1,4 @@
-"""Fetches Allure 3 once by npm into the cache, and makes a page of a night's Allure results with it."""
+"""Fetches Allure 3 once by npm into the cache, and makes a page of a nightly run's Allure results with it."""
 
 from __future__ import annotations
 

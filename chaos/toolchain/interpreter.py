@@ -14,7 +14,8 @@ import sysconfig
 OLDEST, NEWEST = (3, 11), (3, 14)
 """Are the oldest and newest versions that the tests are run with. A newer version is tried, with a warning."""
 BEST, SLOWER, UNTRIED, NO_VENV = 1, 2, 3, 4
-"""Are ranks: tested and built with optimisation; tested; newer than the tested versions; unable to make an environment.
+"""Are the ranks of interpreters: a tested version, built with optimisation; a tested version without it; a version
+newer than the tested ones; an interpreter that cannot make virtual environments.
 """
 
 

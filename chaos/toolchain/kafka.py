@@ -90,8 +90,8 @@ def kafka_version_here() -> str:
 
 
 def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
-    """Return the unpacked Apache Kafka that --upgrade-to names. Raise PreconditionError if there is none, or if its
-    version is the first one's.
+    """Return the unpacked Apache Kafka that --upgrade-to names. Raise PreconditionError if there is none, or if it has
+    the same version as `first`, from which the cluster is upgraded.
     """
     found = _unpacked(first.java, Path(given).absolute(), f"--upgrade-to {given}")
     if found.version == first.version:

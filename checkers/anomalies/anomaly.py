@@ -90,8 +90,8 @@ class AnomalyDefinition:
     """Says what the field `other` of a witness holds; empty if the field is always -1."""
     meaning: str = ""
     """Says what several witnesses mean to the owner of a cluster. Reports write a number before the text, as in "12
-    records came back altered". If the text contains `{others}`, they replace it by a second number: the sum of the
-    witnesses' field `other`, with one value for each process and partition.
+    records came back altered". If the text contains `{others}`, reports replace that by a second number: the sum of the
+    witnesses' field `other`, taken once for each process and partition.
     """
     meaning_of_one: str = ""
     """Says what one witness means, as in "record came back altered"."""

@@ -71,8 +71,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _of(
     txn: Txn, visible: list[ObservedValue], missing: list[ObservedValue], late: frozenset[int]
 ) -> Iterator[Witness]:
-    """Yield the witnesses of one transaction. `late` is as `ended_late` returns it: a late commit or abort may leave
-    half a transaction visible, and a late abort may make all of it vanish.
+    """Yield the witnesses of one transaction. `late` has the results (COMMIT, ABORT) that an EndTxn request of an
+    earlier transaction may have given this one: a late commit or abort may leave half a transaction visible, and a late
+    abort may make all of it vanish.
     """
     if visible:
         evidence = LATE_END if late else ""

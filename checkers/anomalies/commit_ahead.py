@@ -54,7 +54,7 @@ class _GroupReads:
         self.got: dict[tuple[int, int], dict[int, int]] = {}
         """Maps (group, partition) to offset -> when a member first got a record there, in ns."""
         self.reported: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """Maps (process, partition) to (ns, offset) of each record that a program under test reported."""
+        """Maps (process, partition) to (ns, offset) of each record that a program under test reported as processed."""
         for record in history.records.rows():
             if record.kind == POLL and record.final:
                 here = self.final.setdefault((record.part, record.iso), {})
@@ -67,8 +67,8 @@ class _GroupReads:
                     self.reported.setdefault((record.proc, record.part), []).append((record.t1, record.off))
 
     def reported_by(self, commit: GroupCommit) -> int:
-        """Return the highest offset that the committing process had reported in the partition when it sent the commit;
-        -1 if it had reported none.
+        """Return the highest offset in the partition whose record the committing process had reported as processed when
+        it sent the commit; -1 if it had reported none.
         """
         own = self.reported.get((commit.proc, commit.part), ())
         return max((off for t, off in own if t <= commit.t0), default=-1)
@@ -109,8 +109,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _own_commits(
     place: GroupPartitionHistory, reads: _GroupReads, positions: set[int]
 ) -> dict[int, list[tuple[int, int]]]:
-    """Return the commits by programs under test, outside of transactions, of each position in `positions`. Each commit
-    is given as (ns of its request, highest offset that the process had reported by then).
+    """Return, for each position in `positions`, the commits of that position by programs under test, outside of
+    transactions. Each commit is given as (ns of its request, highest offset that the process had reported as processed
+    by then).
     """
     found: dict[int, list[tuple[int, int]]] = {}
     for commit in place.commits:

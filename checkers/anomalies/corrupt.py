@@ -22,7 +22,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each offset at which a read record differs from what was sent, in all partitions."""
+    """Yield a witness for each offset of a partition at which a read record differs from what was sent."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

@@ -33,14 +33,14 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each value that was read at two offsets of a partition, in all partitions."""
+    """Yield a witness for each value that was read at two offsets of one partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Yield a witness for each value that was read at two offsets. Final reads are the better evidence, so they are
-    preferred.
+    """Yield a witness for each value that was read at two offsets. Its evidence is `final` if final reads found the
+    value at two offsets, else `reads`.
     """
     for value in log.values.values():
         for places, evidence in ((value.final_at, FINAL), (value.read_at, READS)):

@@ -57,9 +57,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
-    """Yield each commit of a group in a partition that took effect by `until` ns, or may have. Either it was
-    acknowledged by then, or a coordinator had reported a position by then that it may have set. A commit of the second
-    kind may have had no answer, for example because its client crashed.
+    """Yield each commit of a group in a partition that took effect by `until` ns, or may have. Either the commit was
+    acknowledged by then; or a coordinator reported a position by then that the commit may have set. A commit of the
+    second kind may have had no answer, for example because its client crashed.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:
@@ -74,8 +74,8 @@ def _begun(place: GroupPartitionHistory) -> int:
 
 def judged_until(history: History) -> dict[int, int]:
     """Return, for each group, the time in ns until which its commits are judged. In each output partition of the group,
-    a complete final read at read_committed began no earlier than that, so it must show the outputs of the committed
-    inputs.
+    a complete final read at read_committed began at that time or later. So that read must show the outputs of all
+    inputs committed by then.
 
     A group whose outputs may be removed (compaction, retention, deletion) is left out.
     """

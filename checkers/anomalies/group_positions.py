@@ -34,9 +34,11 @@ class GroupPartitionHistory:
         return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:
-        """Return the offset at which the group began to read the partition, as known at `t` ns. Members are not
-        expected to read records below it: they began there by their `auto.offset.reset`. At least one ownership must
-        have begun by `t`.
+        """Return the offset at which the group began to read the partition. Members are not expected to read records
+        below that.
+
+        It is the highest offset at which a member began by its `auto.offset.reset`; or, if no member did, the lowest
+        offset at which a member began. Only ownerships that began by `t` ns count; there must be at least one.
         """
         held = [hold for hold in self.holds if hold.t0 <= t]
         by_reset = [hold.pos for hold in held if not hold.begun]
@@ -51,18 +53,20 @@ class GroupPositions:
     places: list[GroupPartitionHistory]
     txns: dict[int, Txn]
     late: dict[int, frozenset[int]]
-    """Maps each transaction to the results (COMMIT, ABORT) that a late EndTxn may have given it, as `ended_late`
-    returns it.
+    """Maps each transaction to the results (COMMIT, ABORT) that a late EndTxn may have given it: a request that was
+    sent for an earlier transaction of the same producer epoch.
     """
 
     def late_commit(self, commit: GroupCommit) -> bool:
-        """Return whether a late EndTxn (`LATE_END`) may have committed the commit's transaction, even if its client
-        requested an abort.
+        """Return whether a late EndTxn may have committed the commit's transaction, even if its client requested an
+        abort. A late EndTxn was sent for an earlier transaction of the same producer epoch.
         """
         return commit.txn >= 0 and COMMIT in self.late[commit.txn]
 
     def late_abort(self, commit: GroupCommit) -> bool:
-        """Return whether a late EndTxn (`LATE_END`) may have aborted the commit's transaction."""
+        """Return whether a late EndTxn, which was sent for an earlier transaction of the same producer epoch, may have
+        aborted the commit's transaction.
+        """
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:

@@ -32,7 +32,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each offset that had two values, in all partitions."""
+    """Yield a witness for each offset of a partition that had two values."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

@@ -64,8 +64,8 @@ class ObservedValue:
 
     @property
     def best_offset(self) -> tuple[int, int] | None:
-        """Return (offset, level in `EVIDENCE`) by the best evidence, with the lowest of several offsets; None if no
-        offset is known.
+        """Return (offset, index in `EVIDENCE` of what shows it): the lowest offset of final reads, else the lowest of
+        other reads, else the acknowledged offset. None if no offset is known.
         """
         if self.final_at:
             return min(self.final_at), 2

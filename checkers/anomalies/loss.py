@@ -46,7 +46,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each acknowledged record that is gone, in all partitions."""
+    """Yield a witness for each lost record: it was acknowledged, or some reader got it, but the last final reads did
+    not return it although they should have.
+    """
     for log in seen.view(logs_of):
         yield from _of(log)
 

@@ -63,10 +63,10 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _lost(
     fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions
 ) -> Iterator[tuple[bool, int, int]]:
-    """Yield each earlier position above the one that `fetch` reported, if no later commit may explain the lower one.
+    """Yield each earlier position above the one that `fetch` reported, if no later commit may explain the reported one.
 
     Each is given as (whether the loss is proven, the earlier position, the process that committed or fetched it). The
-    loss is not proven if a late EndTxn may have aborted the earlier commit.
+    loss is not proven if an EndTxn request of an earlier transaction came late and may have aborted the earlier commit.
     """
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
@@ -91,8 +91,8 @@ def _lost(
 
 
 def _explaining(place: GroupPartitionHistory, positions: GroupPositions) -> list[GroupCommit]:
-    """Return the commits that may have set a position. They include commits for an earlier topic of the same name if it
-    is not known when these were over.
+    """Return the commits that may have set a position. Commits for an earlier topic of the same name are among them if
+    nothing shows when they could no longer take effect.
     """
     return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 

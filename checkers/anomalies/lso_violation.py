@@ -29,7 +29,9 @@ UNCOMMITTED = "read at or above the high watermark"
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each response that contradicts itself."""
+    """Yield a witness for each response that contradicts itself: it returns a record at or above its high watermark, or
+    at read_committed one at or above its last stable offset; or its last stable offset is above its high watermark.
+    """
     for each in seen.view(answers):
         if each.last_off >= each.hw >= 0:
             yield Witness("lso-violation", UNCOMMITTED, each.part, each.hw, -1, each.op, each.proc, each.last_off)

@@ -38,10 +38,10 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     fetch after a ListOffsets response is not compared with it, because the request may have been sent before
     ListOffsets. The second fetch is, because a client has one fetch at a time under way to a leader.
 
-    A latest offset of ListOffsets is compared with those of earlier epochs, too. A new leader returns none before it
-    knows one that is at least as high as those that its predecessors returned (KIP-207). The same holds at
-    read_committed: the markers that ended the transactions below the last stable offset were replicated, so the new
-    leader has them (Redpanda PR 7544).
+    A latest offset of ListOffsets is compared with those of earlier epochs, too. A new leader answers with an error
+    until its high watermark is at least as high as every latest offset that its predecessors returned (KIP-207). The
+    same holds at read_committed: the markers that ended the transactions below the last stable offset were replicated,
+    so the new leader has them (Redpanda PR 7544).
 
     Earliest offsets of ListOffsets are compared by `_log_starts`.
     """

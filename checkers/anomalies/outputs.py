@@ -19,7 +19,8 @@ class ObservedOutput:
     off: int
     """Is the lowest offset at which a read_committed reader got the output; -1 if none did."""
     late_commit: bool
-    """Is True if a late EndTxn may have committed the output's transaction (`LATE_END`)."""
+    """Is True if a late EndTxn, which was sent for an earlier transaction, may have committed the output's transaction.
+    """
     late_abort: bool
 
 

@@ -22,7 +22,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each value that was read but never sent to that partition, in all partitions."""
+    """Yield a witness for each value that was read in a partition but never sent to it."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

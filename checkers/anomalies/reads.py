@@ -1,5 +1,5 @@
-"""Collects the records that each reader got, each with its predecessor, and the order of versions that all readers
-together observed.
+"""Collects the records that each reader got, each with the record that the reader got before, and the order of all
+offsets that polls and acknowledgements show.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Order = dict[int, dict[int, int]]
 
 
 def version_orders(history: History) -> tuple[Order, Order]:
-    """Return the order of the offsets in polls and acknowledged sends, once for read_uncommitted readers and once for
-    read_committed readers.
+    """Return the known offsets of each partition in order, once for read_uncommitted readers and once for
+    read_committed readers. Polls and acknowledged sends show the offsets.
 
     A read_committed reader need not get a record of a transaction whose commit was not acknowledged, or that a late
     EndTxn may have aborted. So the second order has such records only if some read_committed reader got them.
@@ -61,7 +61,8 @@ def version_orders(history: History) -> tuple[Order, Order]:
 
 
 def witness(name: str, before: RecordRow, after: RecordRow) -> Witness:
-    """Return a witness that `after` does not follow `before`; the name is prefixed by "int-" if one poll returned both.
+    """Return a witness that a reader wrongly got `after` as the next record after `before`. `name` is the anomaly, such
+    as "poll-skip"; the prefix "int-" is added if one poll returned both records.
     """
     inside = "int-" if before.op == after.op else ""
     return Witness(f"{inside}{name}", "", after.part, after.off, after.val, after.op, after.proc, before.off)

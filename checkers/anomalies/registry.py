@@ -98,8 +98,8 @@ MIN_OUTPUTS_PER_INPUT = 0.5
 """Is the least number of outputs for each acknowledged input. With fewer, the checks of outputs saw little of the run.
 """
 MIN_RECORDS_PER_ACK = 0.5
-"""Is the least number of records that members got for each record acknowledged in their partitions. With fewer, the
-checks of groups saw little of the run.
+"""Is the least number of records that a group's members got for each record acknowledged in the partitions that they
+owned. With fewer, the checks of groups saw little of the run.
 """
 MIN_CHANGES_PER_PARTITION = 0.5
 """Is the least number of owner changes, or of members that resumed at a committed position, for each partition of a
@@ -124,7 +124,7 @@ class EvidenceCounts(NamedTuple):
     """
 
     read_inside: int = 0
-    """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
+    """Counts records that polls at read_committed returned inside transactions."""
     holds: int = 0
     """Counts the rows of the table `holds`: one for each assignment of a partition to a member that did not own it yet.
     """

@@ -76,8 +76,8 @@ class ReplicaComparison:
 
     findings: list[Finding]
     compared: dict[str, dict[str, object]] = field(default_factory=dict)
-    """Maps each partition's name to {"nodes": [...], "from": offset, "to": offset (exclusive)}; the offsets are those
-    of the two furthest replicas.
+    """Maps each partition's name to {"nodes": [...], "from": offset, "to": offset (exclusive)}. The offsets are those
+    at which the two replicas with the highest high watermarks were compared.
     """
     lacking: list[str] = field(default_factory=list)
     """Lists, in words, which replicas were not compared up to the end of the final reads, and why."""
@@ -171,8 +171,8 @@ def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: 
 
 
 def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a partition was not compared up to the end of its final reads. Raise KeyError or TypeError if its entry
-    is malformed.
+    """Yield why a partition was not compared up to the end of its final reads. `compared` is the field of replicas.json
+    with an entry for each partition. Raise KeyError or TypeError if the partition's entry is malformed.
     """
     wanted = partition.cover_to
     if partition.name not in compared:
@@ -275,7 +275,9 @@ def first_offset(folder: Path) -> int:
 
 
 def _range(one: ReplicaFiles, other: ReplicaFiles) -> tuple[int, int]:
-    """Return [from, to): the offsets at which both replicas have every record, and know it to be committed."""
+    """Return [from, to): the offsets at which both replicas have every record and, by their high watermarks, know that
+    it is committed.
+    """
     low = max(one.log_start, other.log_start)
     return low, max(low, min(one.high_watermark, other.high_watermark))
 

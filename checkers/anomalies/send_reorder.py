@@ -80,12 +80,13 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
 
 
 def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
-    """Return the lowest offset at which an earlier record of the producer counts as overtaken by `value`, which is at
-    `off`.
+    """Return the lowest offset at which an earlier record of the same producer counts as overtaken by `value`, which is
+    at `off`.
 
-    This is `off` + 1 if retention removed nothing. Otherwise the producer may have sent both records twice, and the
-    earlier record's first copy may be removed. An earlier record before the last copy of `value` then proves nothing,
-    so the result is at least the offset of that copy.
+    This is `off` + 1 if nothing was removed from the log, for example by retention. Otherwise it is also at least the
+    offset of the last copy of `value`. The producer may have sent both records twice, in the right order: earlier
+    record, `value`, earlier record, `value`. If the first of these four is removed, the third seems to be overtaken by
+    the second.
     """
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 

@@ -32,7 +32,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each acknowledged offset that is not above the earlier ones, in all partitions."""
+    """Yield a witness for each acknowledged offset that is not above the offsets which the same partition had
+    acknowledged before the send began.
+    """
     for log in seen.view(logs_of):
         yield from _of(log)
 

@@ -6,9 +6,10 @@ healing: a partition may not acknowledge that write (`writes`), and the workload
 The last entry has the final reads that got nothing for too long (`final`). The load may have ended before the outage
 did, so the entries of run.json are checked in every run.
 
-One producer or transactional id may be stuck while its partitions take other clients' writes, so each is measured by
-itself. If a fresh client, which the harness started after healing, was served meanwhile, the evidence is `client`, and
-`squall.checkers.blame` decides whether the cluster or the workload's client is blamed.
+One producer or transactional id may be stuck while its partitions take other clients' writes, so each producer and each
+transactional id is also measured by itself. If a fresh client, which the harness started after healing, was served
+meanwhile, the evidence is `client`, and `squall.checkers.blame` decides whether the cluster or the workload's client is
+blamed.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def progress_after_healing(
     limits: StuckLimits,
     processes: Iterable[ClientProcess] = (),
 ) -> ProgressAfterHealing:
-    """Return what run.json shows of progress after healing. `info` is `RunFacts.info`. For a consumer group, run.json
+    """Return what run.json shows of progress after healing. `info` is the content of run.json. For a consumer group it
     has one entry for all members, under the id of the group's first process.
     """
     groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}

@@ -47,8 +47,9 @@ def transactions_of(history: History) -> TransactionIndex:
 
 
 def ended_late(history: History) -> dict[int, frozenset[int]]:
-    """Return, for each transaction, the results (COMMIT, ABORT) that a late EndTxn request of an earlier transaction
-    may have given it (`LATE_END`).
+    """Return, for each transaction, the results (COMMIT, ABORT) that a late EndTxn may have given it. A late EndTxn is
+    a request that was sent for an earlier transaction of the same producer epoch, and may arrive only now
+    (KAFKA-17754).
     """
     # Not from `Txn.late_commit`, which Spark reads: so a mistake of the converter shows when both are compared.
     found: dict[int, frozenset[int]] = {}

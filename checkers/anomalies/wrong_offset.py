@@ -52,14 +52,14 @@ def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProce
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each record that is not at its acknowledged offset, in all partitions."""
+    """Yield a witness for each record that was acknowledged at one offset of its partition and found only at others."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Yield a witness for each value that was acknowledged at one offset and found only at others. Final reads outweigh
-    other reads.
+    """Yield a witness for each value that was acknowledged at one offset and found only at others. If final reads found
+    the value, other reads of it do not count.
 
     Offsets below `judged_from` are left out: retention or a request may have removed the record there, so a second copy
     elsewhere proves nothing.

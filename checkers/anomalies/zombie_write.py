@@ -36,8 +36,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each visible record that was sent, or whose commit was requested, after another producer's
-    InitProducerId was answered.
+    """Yield a witness for each visible record that was sent, or whose commit was requested, after another process with
+    the same transactional id had got an answer to InitProducerId.
     """
     inits = seen.view(_inits_of)
     sent_at = {(value.part, value.val): value.t0 for log in seen.view(logs_of) for value in log.values.values()}

@@ -1,7 +1,7 @@
 """Converts history.jsonl and nemesis.jsonl of a run to Parquet files, once, after the run, and reads these files.
 
-`convert` writes a Parquet file to `RUN/history/` for each table in `parquet.SCHEMAS`, which also has the type of its
-rows. It writes `conversion.json` last, which says what was read, and why reading stopped early if it did.
+`convert` writes a Parquet file to `RUN/history/` for each table in `parquet.SCHEMAS`. It writes `conversion.json` last,
+which says what was read, and why reading stopped early if it did.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ConversionResult:
     names: list[str]
     problems: list[HistoryProblem] = field(default_factory=list)
     read_inside: int = 0
-    """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
+    """Counts records that polls at read_committed returned inside transactions."""
     ends: bool = True
-    """Is True if the history's header says that a last line will count the other lines, as `History.ends`. Such a
-    history was cut if it lacks that line.
+    """Is True if the history's header promises a last line that counts the other lines. Such a history was cut if it
+    lacks that line.
     """
     seals: dict[str, int] = field(default_factory=dict)
-    """Maps other files of the run to their CRC-32, as `History.seals`."""
+    """Maps other files of the run to their CRC-32, as the history's header and last line have them."""
     source: dict[str, int] | None = None
     """Holds the size and CRC-32 of history.jsonl (`seal.stamp`); None if there was no such file, or if an early version
     converted it.
@@ -78,7 +78,7 @@ class ConversionResult:
     proof.
     """
     declared: int = 0
-    """Is the CRC-32 of the lines that declare partitions and topic settings, as `History.declared`."""
+    """Is the CRC-32 of the history's lines that declare partitions and topic settings."""
     skew_ms: int = 0
     """Is by how many ms brokers' clocks may have been off (`nemesis_log.skew_ms`): what retention could have removed
     depends on it.

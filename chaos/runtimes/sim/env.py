@@ -179,7 +179,7 @@ class SimEnv(Env):
         await self.rest(WaitTaskRescheduled(abort))
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a suspended task continue: now, or at the end of a pause."""
+        """Let a suspended task continue: now, or when the pause ends if the node or client is paused."""
         if self.paused:
             self._held.append(task)
             return

@@ -57,7 +57,7 @@ class TransportOwner(Protocol):
         """
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a suspended task continue: now, or at the end of a pause."""
+        """Let a suspended task continue: now, or when the pause ends if the node or client is paused."""
 
 
 class SimTransport:

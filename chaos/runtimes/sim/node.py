@@ -91,7 +91,7 @@ class SimNode:
 
     def launch(self) -> Evidence:
         """Start a new incarnation on the files that the disk has. Evidence: pid, simulated (True), incarnation,
-        asked_ns.
+        asked_ns (the time of this call, in ns).
         """
         if self.state is not NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is {self.state.value} already")
@@ -174,7 +174,7 @@ class SimNode:
 
     def die(self, *, power: bool = False) -> Evidence:
         """End the node at once. power: the node loses power, so unsynced data may be lost, and peers get no message.
-        Returns the losses (see `SimDisk.power_loss`); empty without `power`.
+        Returns what the disk lost, such as bytes_lost (`SimDisk.power_loss`); empty without `power`.
         """
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:

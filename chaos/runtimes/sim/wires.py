@@ -109,8 +109,9 @@ class SimLink:
         return None if on is None else on.fault
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Remove a fault from the link. Returns hits (how many packets, requests or responses it hit; 0 if there is no
-        such fault) and, if it hit EndTxn requests, struck (reports of them).
+        """Remove a fault from the link. Returns `hits`: how many packets, requests or responses the fault hit; 0 if
+        there is no such fault. If the fault hit EndTxn requests, returns also `struck`: a report of each of the first
+        of these requests.
         """
         on = self._on.pop(name, None)
         if on is None:
@@ -253,14 +254,14 @@ class SimLink:
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Count a request or response for the link's protocol faults, as `strike` does. Return the fault that acts on
-        it, or None.
+        """Return the first of the link's protocol faults that acts on a request or response of this API; None if none
+        does. The frame is counted for that fault and for those before it in the list, but not for those after it.
         """
         return strike(self.frame_faults, stream, api)
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, note: str) -> None:
-        """Record a request or response that was sent, for diagrams. The time of its arrival is an estimate, without
-        faults.
+        """Record a request or response that was sent, for diagrams. Its time of arrival is an estimate: the time of
+        sending plus the link's mean delay without faults.
         """
         there = stream is StreamDirection.THERE
         source, target = (self.source, self.target) if there else (self.target, self.source)

@@ -108,8 +108,8 @@ class FramedConnection(ABC):
         to the overtaken request first.
         """
         self._struck: dict[int, tuple[int, StruckEndTxn]] = {}
-        """Maps the correlation id of an EndTxn request that a fault hit to its version and its report, until the
-        response is seen.
+        """Maps the correlation id of an EndTxn request that a fault hit to (the request's version, its report). An
+        entry is removed once the response is seen.
         """
         self._early: dict[int, bytes] = {}
         """Holds responses to requests that have overtaken another request, by the correlation id of the overtaken
@@ -124,8 +124,8 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Count a request or response for the link's protocol faults, as `strike` does. Return the fault that acts on
-        it, or None.
+        """Return the first of the link's protocol faults that acts on a request or response of this API; None if none
+        does. The frame is counted for that fault and for those before it in the list, but not for those after it.
         """
 
     @abstractmethod
@@ -186,8 +186,8 @@ class FramedConnection(ABC):
         return sum(api == frames.PRODUCE for _, api in self._waiting)
 
     def lingers_s(self, stream: StreamDirection) -> float:
-        """Return by how many seconds to delay the end of a direction, so that the broker stays connected until it can
-        answer a request that a fault delayed.
+        """Return by how many seconds to delay passing on the end of a stream. The end of the client's stream is delayed
+        if a fault delays an EndTxn request: the broker answers that request only while the connection is open.
         """
         if stream is StreamDirection.BACK or not self._struck:
             return 0.0
