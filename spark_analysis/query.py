@@ -84,7 +84,8 @@ def has_offset_fetches(history: ConversionResult) -> bool:
 
 
 Query = Callable[[ConversionResult], Sequence[WitnessRule | WitnessQuery | SparkDriverSearch]]
-"""Is a function that returns the rules and statements for a history; none for anomalies that the history cannot show.
+"""Is a function that returns the rules and statements which find an anomaly in a history. The result is empty if the
+history cannot show the anomaly: torn-txn, for example, needs transactions.
 """
 
 

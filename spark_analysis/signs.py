@@ -16,9 +16,10 @@ _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 _BY_LEADER = "x.part = {0}.part and x.start <= {1} and x.since <= {2} and {3} <= x.until"
-"""Is an SQL condition: the leader of the `LeaderTerm` `x` may have acknowledged a record, as
-`LeaderTerm.may_have_acknowledged` defines it. Its placeholders are the alias of the table with the record's `part`, the
-record's offset, the time of its acknowledgement, and the time of its send.
+"""Is an SQL condition: the leader of the `LeaderTerm` `x` may have acknowledged a record. The record is at or above the
+first offset of the term's epoch, and the term overlaps the time from the record's send to its acknowledgement. The
+placeholders are the alias of the table with the record's `part`, the record's offset, the time of its acknowledgement,
+and the time of its send.
 """
 _OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
 
@@ -75,9 +76,13 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL statement for the bounds `kept_until` and `cut_since` of leader terms, as `Leaderships.bounded_by`
-    derives them from sends that were acknowledged with an offset. Its rows are (nth, kept_until, cut_since); `nth` is
-    the term's index in `led`. A term without such sends has no row.
+    """Return an SQL statement that derives two bounds of each leader term from the records that the leader may have
+    acknowledged with an offset. `kept_until` is the latest send time of such a record below `cut` (the lowest start
+    offset of a later epoch) that no earlier leader can have acknowledged. `cut_since` is the earliest acknowledgement
+    time of such a record at or above `cut`.
+
+    The rows are (nth, kept_until, cut_since); `nth` is the term's index in `led`. A term without such records has no
+    row.
     """
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,

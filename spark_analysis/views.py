@@ -100,8 +100,9 @@ select c.op, c.proc, c.`group` grp, c.place part, c.off, c.st, c.t0, c.txn, c.la
             when t.st = 0 then t.t1 else -1L end done_by
 from everywhere c left join txns t on t.op = c.txn
 """
-"""Selects a row for each position that a client requested to commit. `since` is when the position is known to be
-committed; `done_by` is when the request can no longer take effect.
+"""Selects a row for each position that a client requested to commit. `since` is the time from which on the position is
+known to be committed, and `done_by` the time after which the request can no longer take effect; -1 if no such time is
+known.
 """
 
 GROUP_HOLDS = """
@@ -110,9 +111,10 @@ select proc, `group` grp, part, pos, begun, t0,
 from holds window earlier as (
   partition by `group`, part order by t0 range between unbounded preceding and current row)
 """
-"""Selects the rows of `holds` (a member owned a partition). Adds `lowest`: the offset at which the group began to read
-the partition, as far as this row and earlier ones show. If members began by auto.offset.reset, it is the highest offset
-that a reset gave; else it is the lowest offset at which any member began.
+"""Selects the rows of `holds` (a member owned a partition). Adds `lowest`: the offset from which on the group had to
+read the partition, as far as this row and earlier ones show. If members began by auto.offset.reset, `lowest` is the
+highest offset that a reset gave, because that reset skipped all records below; else it is the lowest offset at which
+any member began.
 """
 
 MADE = """

@@ -154,8 +154,9 @@ class _StartPositionCycle:
         self._assign(found)
 
     async def next(self, places: Sequence[Place]) -> None:
-        """Start anew at the next of the beginnings, if the time for that has come and the load is not over. A partition
-        whose offset is not known keeps its position.
+        """Start anew at the next kind of offset (start, middle or end of the log). Do nothing if the reader started
+        less than `again_s` seconds ago, or if every operation of the load has its outcome. A partition whose offset is
+        not known keeps its position.
         """
         if self._env.mono() < self._again_at or self._readers.settled.is_set():
             return
@@ -169,7 +170,10 @@ class _StartPositionCycle:
 
 
 async def recover(reader: RecordedReader, event: PositionInvalidated) -> None:
-    """Seek from a position that became impossible to the nearest possible offset."""
+    """Seek to the nearest valid offset, because the reader's position is out of range or in a truncated part of the
+    log. If the leaders do not answer, seek to the invalid position again: the next poll then reports that position
+    again.
+    """
     if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
         # Never forward: if the new leader lacks the reader's epoch, its end offset may be above the position.
         reader.seek(event.place, min(event.end_offset, event.position))

@@ -157,7 +157,9 @@ class ClientHandle:
         self._wake_waiters()
 
     def make_zombie(self, holder: int) -> ZombieRun:
-        """Make the client's next process a zombie, which pauses inside a transaction until `wake`."""
+        """Request a zombie: the client's next process pauses inside a transaction until `wake`, while a successor takes
+        over its transactional id.
+        """
         found = self._zombie_runs[holder] = ZombieRun()
         self.notify()
         self._wake_waiters()
@@ -194,7 +196,8 @@ class ClientHandle:
 
     @property
     def pending_zombie(self) -> ZombieRun | None:
-        """Returns the zombie that the client's next process is to become; None if none is wanted."""
+        """Returns the record of a zombie that a fault has requested and that has not paused yet; None if there is none.
+        """
         return next((zombie_run for zombie_run in self._zombie_runs.values() if zombie_run.zombie < 0), None)
 
     @property
@@ -205,7 +208,7 @@ class ClientHandle:
         return any(zombie_run.zombie >= 0 and not zombie_run.transactions for zombie_run in self._zombie_runs.values())
 
     async def until_zombie_wanted(self, end: trio.Event) -> None:
-        """Wait until the client's next process is to become a zombie, or until `end` is set."""
+        """Wait until a fault has requested a zombie (`make_zombie`), or until `end` is set."""
         await self._until(lambda: self.pending_zombie is not None, end)
 
     def took_over(self, process: int) -> None:
@@ -265,7 +268,7 @@ class ClientHandle:
             self._resting -= 1
 
     async def until_replaceable(self, end: trio.Event) -> None:
-        """Wait until the client may have a successor process, or until `end` is set."""
+        """Wait until each fault that crashed the client allows a successor (`replace`), or until `end` is set."""
         await self._until(lambda: not self._down, end)
 
     async def _until(self, true: Callable[[], bool], end: trio.Event) -> None:

@@ -20,7 +20,7 @@ class OperationRates(NamedTuple):
 
 
 LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Lists the inclusive upper bounds of the buckets of `SendLatencies`; a slower send is in one more bucket."""
+"""Lists the inclusive upper bounds of the buckets of `SendLatencies`. One additional bucket counts slower sends."""
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ class OperationSchedule(Generic[T]):
 @dataclass(slots=True)
 class GroupProgress:
     """Tracks how far any member of the group has read. After all faults are healed, the harness waits until the group
-    has read the records written since.
+    has read the records that were written after the healing.
     """
 
     around: ScenarioEnvironment

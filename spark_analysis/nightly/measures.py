@@ -1,8 +1,8 @@
 """Measures the runs of a night (of one `squall nightly`) with SQL. The statements read the histories of all runs as one
 (`squall.spark_analysis.nightly.tables`), and return rows for each run.
 
-Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`, latency and unavailability as
-in `squall.checkers.metrics`; tests/parity compares both.
+Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`. `squall.checkers.metrics`
+defines latency and unavailability. tests/parity compares the results with those of plain Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ RUN = f"int(part div {PARTITIONS})"
 BITS = "length(bin(took))"
 SHIFT = f"greatest({BITS} - 7, 0)"
 BUCKET = f"{SHIFT} * 64 + shiftright(took, {SHIFT})"
-"""Computes the bucket of a latency, as `squall.checkers.nightly.statistics.bucket_of`."""
+"""Computes the number of a latency's bucket in SQL: a bucket is at most 1/64 as wide as its latencies.
+`squall.checkers.nightly.statistics.bucket_of` is the same function in Python.
+"""
 
 MARKED = """
 select {run} run, part, placed_at off, if(coalesce(sent = 1 and acked, false), t1, first_read) t, val,

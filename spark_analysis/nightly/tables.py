@@ -54,8 +54,8 @@ class ConvertedRun:
 
 
 def converted_run(run_dir: Path) -> ConvertedRun:
-    """Return the converted history of one run. It is converted first if that was not done before, or was done by
-    another version, or if a file was changed since.
+    """Return the converted history of one run. The history is converted first if it has no tables yet, if the tables
+    have another version's layout, or if a file was changed after the conversion.
 
     Raises FileNotFoundError if there is no history, and OSError or ValueError if it cannot be read.
     """

@@ -42,8 +42,9 @@ from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, 
       from missing m left anti join visible v on v.txn = m.txn
       where proven group by txn, txn_proc, late_abort)
 """
-"""Selects the witnesses. `passed` is true if a final read went past the record's offset. `read_after` is true if a
-final read began after the commit and covers the whole log.
+"""Selects the witnesses. A record of a transaction counts as missing only if the final read_committed reads did not
+return it although one of them should have. Such a read went past the record's offset (`passed`), or it covers the whole
+log and began after the transaction's commit was acknowledged (`read_after`).
 """
 
 

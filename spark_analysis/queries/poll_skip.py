@@ -38,8 +38,9 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""Selects the same witnesses as SQL, but for a history with transactions. A read_committed reader may skip records of
-transactions whose commit was not acknowledged, or which a late EndTxn may have aborted.
+"""Selects the witnesses among returned records in a history with transactions, while `SQL` is for a history without. A
+read_committed reader may skip records of transactions whose commit was not acknowledged, or which a late EndTxn may
+have aborted.
 """
 
 
@@ -55,7 +56,7 @@ join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
 """Is appended to SQL or WITH_TRANSACTIONS. Selects polls that moved the reader past records which they did not return:
-before the first returned record, behind the last one, or in a poll that returned none. Records above the highest offset
+before the first returned record, after the last one, or in a poll that returned none. Records above the highest offset
 that any reader saw do not count. The placeholder `same_level` is a condition on isolation levels, which only
 WITH_TRANSACTIONS needs.
 """

@@ -23,7 +23,9 @@ from (
   where is_ack = 0)
 where final or acked_at <= coalesce(highest, -1L)
 """
-"""Selects the witnesses. An acknowledgement at the very time of an invocation does not count as earlier."""
+"""Selects the witnesses: sends whose acknowledged offset is not above all offsets that were acknowledged before the
+send was invoked. An acknowledgement at the very time of the invocation does not count.
+"""
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:

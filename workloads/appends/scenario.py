@@ -55,8 +55,8 @@ NEWEST_VERSIONS: Mapping[str, Mapping[int, int]] = {
     "2.4": {ApiKey.PRODUCE: 8, ApiKey.FETCH: 11},
     "2.8": {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12},
 }
-"""Maps a release of Apache Kafka to its newest versions of Produce and Fetch. Of these, 0.11 has the oldest that carry
-record batches of format 2, and 2.4 the newest that are not flexible.
+"""Maps a release of Apache Kafka to its newest versions of Produce and Fetch. Those of 0.11 are the oldest versions
+that carry record batches of format 2. Those of 2.4 are the newest versions that are not flexible (KIP-482).
 """
 READER_POLL_MS = 1_000
 """Gives the longest time of a reader's poll, in ms. A Fetch may wait longer at the broker; the reader sends further

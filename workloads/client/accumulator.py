@@ -102,7 +102,7 @@ class ProducerBatch:
         self.doubts = 0
         """Counts the attempts after which the broker may have appended the batch."""
         self.error = ""
-        """Names the error of the last attempt."""
+        """Names the batch's most recent error; empty if there was none."""
         self.encoded: bytes | None = None
         """Holds the batch's bytes, which are encoded at the first attempt and never change."""
 
@@ -157,7 +157,7 @@ class PartitionQueue:
         self.in_flight: list[ProducerBatch] = []
         """Holds the batches in flight, in the order in which they were sent."""
         self.route = -1
-        """Identifies the connection that the batches in flight were sent over."""
+        """Identifies the connection that the batches in flight were sent over; -1 before the first send."""
         self.next_sequence = 0
         self.next_number = 0
         self.confirmed = False
@@ -346,7 +346,8 @@ class RecordAccumulator:
             lane.hold_until_ms = 0
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the time at which a batch becomes sendable or expires if no record arrives, or None if there is none.
+        """Return the earliest time at which a waiting batch becomes sendable or expires if no record arrives before;
+        None if there is no such time.
         """
         looks: list[int] = []
         for lane in self._busy.values():

@@ -171,8 +171,8 @@ class QuorumDescription(NamedTuple):
 
 
 async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACTIONAL_IDS) -> dict[str, int]:
-    """Return the coordinator of each transactional id (of each group if `of` says so), as one broker sees it; -1 if
-    unknown.
+    """Return the coordinator's broker id for each transactional id, or for each group if `of` is OF_GROUPS, as one
+    broker reports it; -1 if unknown.
 
     Raises RequestFailed, UnsupportedApi.
     """
@@ -185,7 +185,8 @@ async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACT
 
 
 async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, str]:
-    """Return the transaction state of each transactional id that the asked broker coordinates.
+    """Return the transaction state of each given transactional id whose coordinator is the broker of the client's
+    control connection. Other ids are left out.
 
     Raises RequestFailed, UnsupportedApi.
     """
@@ -197,7 +198,8 @@ async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, st
 
 
 async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
-    """Return the state of each group, of either protocol, that the asked broker coordinates.
+    """Return the state of each given group whose coordinator is the broker of the client's control connection. The
+    group may use either protocol. Other groups are left out.
 
     The result is empty while that broker loads any group. Raises RequestFailed, UnsupportedApi.
     """
@@ -357,7 +359,9 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
 
 
 def _refuse(code: int, tolerated: object = False) -> None:
-    """Raise RequestFailed if `code`, the error code of a whole response, is an error, unless `tolerated`."""
+    """Raise RequestFailed if `code` is an error and `tolerated` is false. `tolerated` is true if the caller returns the
+    error for each partition instead.
+    """
     if code and not tolerated:
         raise RequestFailed(name_of(code), sent=True, detail="refused as a whole")
 

@@ -61,9 +61,10 @@ class UnsupportedApi(Exception):
 
 
 Answer = Callable[[memoryview | None, RequestFailed | None], None]
-"""Is called once for a request, with the body of its response or with its failure.
+"""Receives the outcome of one request: the body of its response, or its failure. The other argument is None.
 
-It may raise MalformedFrame before it has any effect; it is then called again, with that failure.
+A malformed body may raise MalformedFrame, but only before the call has any effect. A second call then passes the
+failure BAD_ANSWER.
 """
 
 

@@ -160,8 +160,8 @@ class Consumer:
         self._parts.pop(place, None)
 
     async def poll(self, limit_s: float) -> PollResult:
-        """Return what has arrived since the last poll or arrives first; an empty result if nothing arrives within
-        `limit_s`.
+        """Return everything that arrived since the previous poll. If nothing did, wait until something arrives, at most
+        for `limit_s` seconds; the result is empty if nothing arrives in that time.
         """
         give_up_at = self._env.mono() + limit_s
         while not self._polled:

@@ -30,9 +30,11 @@ class ReadRecords(NamedTuple):
     records: list[Record]
     """Holds the records; their timestamps are NOT_KNOWN if the broker set them (LogAppendTime)."""
     next_position: int
-    """Holds the next offset to fetch: behind the last whole batch, even if its records are not visible."""
+    """Holds the offset to fetch next: one past the last complete batch, even if its records are not visible. A batch
+    with a wrong CRC advances it by one offset only.
+    """
     last_epoch: int
-    """Holds the leader epoch of the last whole batch; -1 if there was none."""
+    """Holds the leader epoch of the last complete batch in the response; -1 if the response has none."""
     damage: list[UnreadableBatch]
 
 
@@ -42,9 +44,9 @@ def read_records(
     """Return the visible records from `position` on. `aborted` lists (producer id, first offset) of aborted
     transactions, as the broker reported them. `isolation` is the isolation level of the Fetch request.
 
-    A batch with a wrong CRC is reported in `damage`. Its last offset is unknown, because the header may be wrong, too:
-    the position advances by one offset only. Later fetches return the same batch until the position is behind it.
-    Decoding ends at bytes in which no batch can be found.
+    A batch with a wrong CRC is reported in `damage`. The batch's last offset is unknown, because its header may be
+    wrong, too: the position advances by one offset only. Later fetches return the same batch until the position has
+    passed it. Decoding ends at bytes in which no batch can be found.
     """
     found: list[Record] = []
     damage: list[UnreadableBatch] = []

@@ -135,5 +135,7 @@ def may_be_deposed(code: int, attempts: int) -> bool:
 
 
 def meaning(code: int) -> ProduceErrorMeaning:
-    """Return the meaning of a Produce error. An unlisted error may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a Produce error. It is END_IN_DOUBT for an unlisted error: the batch may have been
+    appended, and a retry is no use.
+    """
     return _MEANINGS.get(code, ProduceErrorMeaning.END_IN_DOUBT)

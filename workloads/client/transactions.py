@@ -33,7 +33,9 @@ OF_TRANSACTIONAL_IDS = 1
 SINGLE_KEY = 3
 """Is the last version of FindCoordinator that asks for a single key."""
 V1_ADD, V1_END, V1_INIT = 3, 4, 4
-"""Are the last versions of the requests that clients use without transaction.version 2."""
+"""Are the last request versions for transaction version 1: of AddPartitionsToTxn and AddOffsetsToTxn (`V1_ADD`), of
+EndTxn, and of InitProducerId.
+"""
 V2_LEVEL = 2
 
 
@@ -72,7 +74,9 @@ _MEANINGS: dict[int, CoordinatorErrorMeaning] = {
 
 
 def meaning(code: int) -> CoordinatorErrorMeaning:
-    """Return the meaning of a coordinator's error. An unlisted error may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a coordinator's error. It is END_IN_DOUBT for an unlisted error: the coordinator may have
+    carried out the request, and a retry is no use.
+    """
     return _MEANINGS.get(code, CoordinatorErrorMeaning.END_IN_DOUBT)
 
 
@@ -88,7 +92,8 @@ class TransactionRequestFailed(Exception):
 
 
 class TransactionRefused(TransactionRequestFailed):
-    """Reports that the coordinator refused a request for good: the producer is fenced, or the transaction is over."""
+    """Reports an error after which a retry is no use: the producer is fenced, for example, or the transaction is over.
+    """
 
     def __init__(self, code: int, *, doubt: bool) -> None:
         super().__init__(name_of(code), doubt=doubt)
@@ -138,8 +143,8 @@ class TransactionManager:
         self.v2 = False
         """Is True if transaction version 2 is used, because the cluster's transaction.version is at least 2."""
         self.unanswered = 0
-        """Counts the EndTxn requests of the last transaction that got no response: they may reach the coordinator
-        later.
+        """Counts the attempts of the most recent request that got no response: they may reach the coordinator later.
+        After `end`, these are EndTxn requests.
         """
         self._client, self._limit_s, self._generation = client, limit_s, generation
         self._coordinator = -1
@@ -168,8 +173,8 @@ class TransactionManager:
         return self.identity
 
     async def add(self, places: Sequence[Place]) -> None:
-        """Prepare partitions for their first record in the transaction: V1 adds them to it; with V2 their leaders do
-        that.
+        """Prepare partitions for their first record in the transaction. With transaction version 1, send
+        AddPartitionsToTxn for new ones. With version 2, send nothing: the partitions' leaders add them.
 
         Raises TransactionRefused and TransactionRequestTimedOut.
         """
@@ -203,9 +208,9 @@ class TransactionManager:
         self._added.update(new)
 
     async def add_offsets(self, group: str) -> None:
-        """Prepare the commit of a group's offsets in the transaction: V1 adds the group's partition of
-        __consumer_offsets; with V2 the group's coordinator does that. Raises TransactionRefused and
-        TransactionRequestTimedOut.
+        """Prepare the commit of a group's offsets in the transaction. With transaction version 1, send AddOffsetsToTxn.
+        With version 2, send nothing: the group's coordinator adds its partition of __consumer_offsets. Raises
+        TransactionRefused and TransactionRequestTimedOut.
         """
         mark = (f"offsets of {group}", -1)
         if not self.v2 and mark not in self._added:

@@ -52,9 +52,9 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
 
     @override
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Add the program to the history as a process, unless it is one already (`process`), and return its id. A
-        program that writes outputs gets the role `producer` instead of `role`. `about` holds the settings to record
-        with it.
+        """Add the program to the history as a process, and return the process's id. If `process` is given, the program
+        is that process already, and none is added. A program that writes outputs gets the role `producer` instead of
+        `role`. `about` holds the settings to record with the process.
         """
         writes = bool(self._outputs)
         return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)

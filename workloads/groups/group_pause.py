@@ -31,7 +31,7 @@ LOOKS_EVERY_S = 0.1
 
 @dataclass(slots=True)
 class EmptyGroupInterval:
-    """Describes the current or the last interval in which all members must have left the group."""
+    """Describes the current interval in which all members must have left the group, or else the most recent one."""
 
     protocol: str
     """Names the group protocol of every member process that begins from now on."""

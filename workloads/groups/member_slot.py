@@ -141,8 +141,8 @@ class MemberSlot:
             nursery.cancel_scope.cancel()
 
     async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
-        """Poll and commit until the process leaves, crashes or loses its membership, or until the harness lets readers
-        end. Then a poll in progress is cancelled, and the member commits and leaves.
+        """Poll and commit until the process leaves, crashes or loses its membership. If the harness lets readers end
+        before that, cancel a poll in progress, commit and leave.
         """
         stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:

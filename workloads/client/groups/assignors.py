@@ -22,7 +22,9 @@ from squall.broker.protocol.schema.consumer_protocol import (
 from squall.workloads.client.cluster import Place
 
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 2, 1
-"""Are the encoded versions. Subscription version 2 holds the generation of the owned partitions (KIP-792)."""
+"""Are the versions of the consumer protocol in which this client encodes subscriptions and assignments. Subscription
+version 2 holds the generation of the owned partitions (KIP-792).
+"""
 
 
 class SubscribedMember(NamedTuple):
@@ -35,7 +37,7 @@ class SubscribedMember(NamedTuple):
     owned: tuple[Place, ...] = ()
     """Holds the partitions that the member owned when it joined; an eager member has given up all of them."""
     generation: int = -1
-    """Holds the generation in which the member owned its partitions."""
+    """Holds the generation in which the member owned its partitions; -1 if the subscription does not name it."""
 
     @property
     def order(self) -> tuple[int, str]:

@@ -1,9 +1,9 @@
 """Implements a member of a consumer group (KIP-848): one kind of heartbeat joins, keeps the session, acknowledges and
 leaves.
 
-There are two tasks, as in `GroupMember`. Only the heartbeat task sends requests to the coordinator. The application's
-task calls `keep_up` before each poll: this call gives up revoked partitions and reports lost ones to the application. A
-fenced member joins again only after that report, so that no later heartbeat lists the lost partitions.
+There are two tasks. Only the heartbeat task sends requests to the coordinator. The application's task calls `keep_up`
+before each poll: this call gives up revoked partitions and reports lost ones to the application. A fenced member joins
+again only after that report, so that no later heartbeat lists the lost partitions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Hold the number of a membership, as `ConsumerMembership.life` counts them; -1 for none. `_may_join` is the
-        membership in which the application's polls let the member join. `_asked_in` is the one in which the last
-        heartbeat was sent.
+        """Hold the number of a membership (`ConsumerMembership.life`); -1 for none. The heartbeat task may join only in
+        the membership `_may_join`: the application has polled since that membership began. The latest heartbeat was
+        sent in the membership `_asked_in`.
         """
         self._failures = 0
         self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())

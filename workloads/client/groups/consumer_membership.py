@@ -54,7 +54,7 @@ class ConsumerMembership:
     def __init__(self, settings: MemberSettings, member_id: str) -> None:
         self.settings, self.member_id = settings, member_id
         self.generation = NO_GENERATION
-        """Holds the member epoch; NO_GENERATION while it is not a member."""
+        """Holds the member epoch; NO_GENERATION while the client is not a member."""
         self.interval_ms = settings.heartbeat_interval_ms
         """Gives the time to the next heartbeat in ms, as the coordinator's last response set it."""
         self.owned: tuple[Place, ...] = ()
@@ -180,8 +180,8 @@ class ConsumerMembership:
         return ResponseAction.OUT
 
     def unanswered(self, asked: HeartbeatInFlight) -> None:
-        """Make the next heartbeat contain all fields, because it is unknown whether the coordinator received the last
-        one.
+        """Make the next heartbeat contain all fields, because the heartbeat `asked` got no response: it is unknown
+        whether the coordinator received it.
         """
         if asked.life == self.life:
             self._said = None

@@ -122,7 +122,9 @@ class ClassicMembership:
         return self.generation == NO_GENERATION and bool(self.owned)
 
     def reset(self, why: str, *, keep_id: bool = False) -> None:
-        """Leave the generation, so that the member joins again."""
+        """Leave the generation, so that the member joins again for the reason `why`. With `keep_id` the member keeps
+        its member id, because the coordinator still knows that id.
+        """
         self.generation, self.rejoin, self.leads = NO_GENERATION, why, False
         if not keep_id:
             self.member_id = NO_MEMBER

@@ -59,14 +59,14 @@ class CommitIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """Holds the outcome of a commit. OK: all offsets are committed. FAIL: the offsets in `errors` are certainly not
-    committed.
+    """Holds the outcome of a commit. OK: all offsets are committed. FAIL: the offsets of the partitions in `errors`, or
+    all offsets if `errors` is empty, are certainly not committed. INFO: unknown.
     """
 
     status: OperationStatus
     error: str = ""
     errors: Mapping[Place, str] = field(default_factory=dict)
-    """Maps partitions to error names, if the partitions differ."""
+    """Maps the refused partitions to error names, if the coordinator refused only some of them; otherwise empty."""
     code: int = 0
     """Holds the error code, which the member has to handle."""
     unanswered: int = 0
@@ -133,7 +133,9 @@ async def commit(
     *,
     gone: Callable[[], bool] = lambda: False,
 ) -> CommitOutcome:
-    """Commit these offsets, with retries. `gone` returns whether the commit is of no use any more."""
+    """Commit these offsets, with retries for `limit_s` seconds. `gone` returns whether the commit is of no use any
+    more, for example because the member has another generation; this ends the retries.
+    """
     client, failures, doubt, asking, unanswered = coordination.client, 0, False, False, 0
     request = commit_request(coordination.group, who, offsets)
     error, code = TIMED_OUT, 0
