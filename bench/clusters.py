@@ -150,7 +150,7 @@ class Squall(MeasuredCluster):
         return None if self._root is None else {**os.environ, "PYTHONPATH": str(self._root)}
 
     def settings(self, node: int) -> dict[str, str]:
-        """Return Kafka's defaults, and what a three-node cluster on loopback needs."""
+        """Return the properties that a three-node cluster on loopback needs; all others keep Kafka's defaults."""
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "node.id": str(node),
@@ -180,8 +180,8 @@ class Kafka(MeasuredCluster):
         self.kafka = apache_kafka(lambda line: print(line, file=sys.stderr))
 
     def settings(self, node: int) -> dict[str, str]:
-        """Return server properties with the same effect as those of `Squall.settings`. Apache Kafka needs some more of
-        them, such as `controller.listener.names`.
+        """Return the properties that make Apache Kafka a cluster like that of Squall's brokers: three combined nodes on
+        loopback, replication factor 3, min.insync.replicas 2.
         """
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {

@@ -142,7 +142,8 @@ def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
 def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
     """Let each committer, in a group of its own, commit one offset after another for `seconds`.
 
-    Its first commit comes before the clock starts; its last one must be what the coordinator returns afterwards.
+    Its first commit comes before the clock starts. At the end, the coordinator must return the offset of its final
+    commit.
     """
     topic = f"c{committers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
@@ -151,7 +152,7 @@ def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
 
 def _commit(bootstrap: str, topic: str, number: int, crew: WorkerThreads) -> None:
     """Commit one offset after another in the thread of committer `number`, until the time is over. Then fetch the
-    committed offset, which must be the last one. Failures are appended to `crew.failed`.
+    committed offset, which must be that of the final commit. Failures are appended to `crew.failed`.
     """
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0

@@ -24,8 +24,8 @@ STEPS: Mapping[str, tuple[str, bool]] = {
     "s until the last broker serves clients": ("node_ready", True),
     "s until the topic is made": ("topic_created", False),
 }
-"""Maps a figure's name to its trace event, and to True if the last such event of all brokers counts, False if the
-first.
+"""Maps a figure's name to its trace event, and to True if the figure is the time of the slowest broker, False if it is
+that of the quickest.
 """
 ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the three brokers"
 

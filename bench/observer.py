@@ -31,7 +31,7 @@ WRITE_INTERVAL_S = 0.01
 
 
 class FailoverObserver(threading.Thread):
-    """Observes a failover from `start` to `finish`. Times are `time.monotonic()`; unseen steps have none."""
+    """Observes a failover from `start` to `finish`. Times are `time.monotonic()`; a step that was not seen has none."""
 
     def __init__(self, brokers: Sequence[Address], survivors: Sequence[Address], topic: str, victim: int) -> None:
         """Prepare to observe. `survivors`: the brokers that will not die. `victim`: the leader of partition 0, which
@@ -43,8 +43,8 @@ class FailoverObserver(threading.Thread):
         self.ready = threading.Event()
         """Is set once Squall's client got its first acknowledgement."""
         self.steps: dict[str, float] = {}
-        """Maps "fenced" (of the victim), "controller" and "leader" (other nodes than the victim) to when each was first
-        seen.
+        """Maps each step to the time when it was first seen. "fenced": Metadata does not list the victim any more.
+        "leader": another node leads the partition. "controller": another node is the active controller.
         """
         self.acknowledged: list[float] = []
         self.failed = 0

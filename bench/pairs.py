@@ -1,4 +1,4 @@
-"""Measures two checkouts in alternating turns: in every other pair the other checkout comes first.
+"""Measures two checkouts in pairs of measurements; in every second pair the other checkout comes first.
 
 Each pair gives a ratio, so that the machine's speed and other load affect both sides alike. The result is the median of
 the ratios, with an interval that needs no assumption on their distribution.
@@ -90,7 +90,8 @@ def measure(
     each: PairedMeasurement[Side], now: Side, then: Side, peer: Side | None, pairs: int
 ) -> dict[str, PairedFigures]:
     """Take one measurement `pairs` times on each side, and return its figures by name, such as "1024 B, MB/s". The
-    sides are those of `measured`. Raises RuntimeError or KafkaException if the measurement fails on one of them.
+    sides are this checkout (`now`), the one to compare with (`then`), and a peer such as Apache Kafka, if any. Raises
+    RuntimeError or KafkaException if the measurement fails on one of them.
     """
     rows: dict[str, PairedFigures] = {}
     sides = [(now, "now"), (then, "then"), *([(peer, "peer")] if peer is not None else [])]

@@ -65,10 +65,11 @@ class WorkerThreads:
 def rate_of(
     cluster: Any, workers: int, seconds: float, work: Callable[[int, WorkerThreads], None], called: str
 ) -> OperationRate:
-    """Measure what `workers` threads do in `seconds`. Each runs `work(its number, the threads)`, which calls `begin`
-    once.
+    """Measure what `workers` threads do in `seconds`. Each thread runs `work` with its number and the `WorkerThreads`,
+    whose `begin` it calls once.
 
-    `called`: what the workers are, for the error. Raises RuntimeError if one of them failed.
+    `called` names the workers in the error message, for example "committers". Raises RuntimeError if one of them
+    failed.
     """
     crew = WorkerThreads(threading.Barrier(workers + 1))
     threads = [threading.Thread(target=work, args=(number, crew)) for number in range(workers)]

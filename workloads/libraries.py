@@ -85,7 +85,7 @@ class TransactionalSender(Protocol):
 
     @property
     def unanswered(self) -> int:
-        """Counts the unanswered requests for the last commit or abort; -1 if a library does not report the number."""
+        """Counts the unanswered requests of the latest commit or abort; -1 if a library does not report the number."""
 
     async def init(self) -> ProducerIdAndEpoch:
         """Initialise the transactional id, which fences its earlier producers. Raises TransactionRequestFailed."""
@@ -267,7 +267,7 @@ LibraryMemberEvent = (
     | OffsetCommitBegan | OffsetCommitEnded | MemberLeft | ReaderAssigned | PolledRecords | ReaderPositionReset
     | PollError
 )  # fmt: skip
-"""Lists the events that a library's group member reports: its own actions, and what the library's callbacks say."""
+"""Lists the events that a library's group member reports: its polls and commits, and its rebalance callbacks."""
 
 
 class MemberListener(Protocol):
@@ -280,7 +280,7 @@ class MemberListener(Protocol):
         """Return the offsets to commit now, before the member gives up these partitions. `at` holds its positions."""
 
     def commit_ended(self, end: CommitOutcome) -> None:
-        """Record the result of committing what `offsets_to_commit` returned."""
+        """Record the result of the commit of the offsets that `offsets_to_commit` returned."""
 
 
 class ProgramOutput(NamedTuple):
@@ -388,7 +388,9 @@ class LibraryClientFactory(Protocol):
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]
     ) -> ConsumingTransactionalSender:
-        """Start a fresh transactional producer, not initialised yet. `flush` is called as in `producer`."""
+        """Start a fresh transactional producer, not initialised yet. Before it sends, it calls `flush` to write the
+        history to its file.
+        """
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> SelfPollingReader:
         """Start a fresh reader that begins at the log's start."""
@@ -396,15 +398,15 @@ class LibraryClientFactory(Protocol):
     async def member(
         self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryConsumer:
-        """Start a fresh group member as `task` describes it, and subscribe it. `hearing` receives its events. `flush`
-        is called as in `producer`.
+        """Start a fresh group member as `task` describes it, and subscribe it. `hearing` receives its events. Before it
+        commits, it calls `flush` to write the history to its file.
         """
 
     async def instance(
         self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        """Start a fresh OS process as `task` describes it, with a subscribed consumer and a producer that is not
-        initialised yet. `hearing` receives the consumer's events. `flush` is called as in `producer`.
+        """Start a fresh OS process as `task` describes it: a subscribed consumer and an uninitialised producer.
+        `hearing` receives the consumer's events. Before they send, both call `flush` to write the history to its file.
         """
 
 

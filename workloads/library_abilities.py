@@ -1,4 +1,4 @@
-"""Says what client libraries can do as members of groups, each in the version that is pinned here. Pure."""
+"""Says what client libraries can do as members of groups, in the versions that requirements-clients.txt pins. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LibraryAbility(NamedTuple):
     """Is True if the library refuses a session time-out that is longer than the maximal time between two polls."""
     fenced_offsets: bool
     """Is True if the library sends its member id and generation with offsets in a transaction (KIP-447), so that the
-    group fences it.
+    coordinator fences a member whose generation is old.
     """
 
 
@@ -46,7 +46,7 @@ def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def speaks_both(client: str) -> bool:
-    """Return whether the client speaks both group protocols."""
+    """Return whether the client speaks both group protocols: classic, and consumer (KIP-848)."""
     return client not in ABILITIES or ABILITIES[client].consumer_groups
 
 

@@ -85,9 +85,11 @@ class LibrarySubscriber(MemberListener):
         self._recorder, self._counters = recorder, counters
         self._grouped: LibraryConsumer | None = None
         self._who = MemberIdentity()
-        """Holds the member id and generation that the library reported last."""
+        """Holds the latest member id and generation that the library reported."""
         self._held: dict[Place, int] = {}
-        """Maps owned partitions that are not being read at present (after a rewind) to their last position."""
+        """Maps the owned partitions that the member does not read at present, because of a rewind, to their positions
+        before the rewind.
+        """
         self._committed: dict[Place, int] = {}
         self._wanted: dict[Place, int] = {}
         self._op = -1
@@ -99,7 +101,7 @@ class LibrarySubscriber(MemberListener):
         """Maps each partition that the member reads to its position."""
         self.was_member = False
         self.fencings: list[str] = []
-        """Lists the errors that mean that another process has this instance id, as `Subscriber.fencings` does."""
+        """Lists the errors, such as FENCED_INSTANCE_ID, that mean that another process has this instance id."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
         """Add a process to the history for this member, unless it has one already (`process`), and return its id."""
@@ -114,8 +116,8 @@ class LibrarySubscriber(MemberListener):
         return self.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the library's OS process until this task is cancelled. That kills it, and its partitions are recorded as
-        lost.
+        """Run the library's OS process until this task is cancelled. The cancellation kills the process, and the
+        member's partitions are recorded as lost.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -163,8 +165,9 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """Commit these offsets as the member `who`, even if the setting `commits` is False: that only stops the
-        subscriber's own commits, and here the application commits. `why` is as in `commit`.
+        """Commit these offsets as the member `who`. The setting `commits` does not matter: if it is False, the
+        application commits, by calling this method. `why` is the reason that the history gives: `manual`, `revoke` or
+        `close`.
         """
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
@@ -292,7 +295,7 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def who(self) -> MemberIdentity:
-        """Returns the member id and generation that the library reported last."""
+        """Returns the latest member id and generation that the library reported."""
         return self._who
 
     @property

@@ -22,7 +22,7 @@ NOWHERE = -1
 
 @dataclass(slots=True)
 class _ReaderProgress:
-    """Holds the position of one reader in each of its partitions, after its last poll."""
+    """Holds the position of one reader in each of its partitions, after its latest poll."""
 
     client: str
     positions: dict[Place, int]
@@ -40,7 +40,7 @@ class LaggingReader:
     client: str
     place: Place
     position: int
-    """Gives the reader's position after its last poll; -1 if it never began to read."""
+    """Gives the reader's position after its latest poll; -1 if it never began to read."""
     goal: int
     """Gives the position after the record that the reader must poll."""
     idle_s: float
@@ -59,7 +59,7 @@ class LiveReaders:
         self.settled = trio.Event()
         """Is set once every operation of the load has its outcome."""
         self.may_end = trio.Event()
-        """Is set when the harness lets the readers end; each then does a last poll."""
+        """Is set when the harness lets the readers end. Each completes the poll that it has begun."""
 
     # ------------------------------------------------------------------------------------------ by the workload
 

@@ -30,7 +30,9 @@ NOT_PROMISED = -1
 its own, after the payload is made.
 """
 NOT_KNOWN = -2
-"""Is the timestamp of a read record if the leader set it (LogAppendTime), or if the client does not report it."""
+"""Replaces a read record's timestamp, which is then not checked, if the leader set the timestamp (LogAppendTime), or if
+the client does not report it.
+"""
 
 _HEAD = Struct(">3sQIqH")
 _VALUE_FROM, _CRC_FROM, _TIMESTAMP_FROM = 3, 11, 15

@@ -42,8 +42,9 @@ class RecordedReader:
         times: RecordTimestamps | None = None,
     ) -> None:
         """Add a process with this role and this client zone to the history; `extra` holds further settings for it. If
-        `process` is given, that process was added already, with the consumer's isolation. A reader that looks up
-        offsets by timestamp gives an empty `times`, which the reader then fills.
+        `process` is given, the caller has added that process already, with the same isolation level. `times` is for a
+        reader that looks up offsets by timestamp: an empty object, in which the reader remembers its records'
+        timestamps.
         """
         self._env = env
         self._client = client
@@ -119,8 +120,9 @@ class RecordedReader:
         txn: int = -1,
     ) -> PollResult:
         """Poll once and record the poll as the operation `f`. `ends` holds, for final reads, the end offsets still to
-        be reached. `began_ns` is the begin to record; None means now. The first poll of final reads begins when their
-        end offsets are requested. `txn` is the transaction that the poll is part of, -1 for none.
+        be reached. `began_ns` is the time to record as the poll's begin; None means now. For the first poll of a final
+        read, it is the time when the end offsets were requested. `txn` is the transaction that the poll is part of, -1
+        for none.
         """
         at = self._at(self.consumer.positions)
         began = self._recorder.now_ns() if began_ns is None else began_ns

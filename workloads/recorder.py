@@ -5,12 +5,12 @@ at most the lines that were not flushed. Two promises make the history usable ev
 `flush`:
 
 - a send's invocation is in the file before any of its bytes can reach a broker (the producer flushes before it sends
-bytes), else the log could hold a record that nobody sent;
+bytes), else the log could hold a record that the history does not have;
 - completions are in the file before control returns to the event loop, so nothing acts on an unrecorded result.
 
-Between those two points lines are gathered, because one append for each of 5,000 records a second costs more than the
-records. Reads change nothing in the cluster: their invocation and completion are written together when they complete,
-each with its own time, and an operation id is given when the first line is written.
+Between two calls of `flush` lines are gathered in memory, because one append for each of 5,000 records a second costs
+more than the records. Reads change nothing in the cluster: their invocation and completion are written together when
+they complete, each with its own time, and an operation id is given when the first line is written.
 
 The line formats are the contract with `squall.checkers.history`. Times are the run's monotonic clock in ns.
 """
@@ -75,7 +75,9 @@ class ReadOutcome:
     got: Sequence[PartitionPoll] = ()
     bad: Sequence[CorruptRecord] = ()
     end: Mapping[int, int] = field(default_factory=dict)
-    """Maps each partition that was read completely to the end offset that was known when the final read began."""
+    """Maps each partition that a final read has read to its end to this end offset, which a leader reported when the
+    final read began.
+    """
     error: str = ""
 
 
@@ -117,7 +119,7 @@ class Recorder:
         partitions were declared; without the partitions of deleted topics.
         """
         self.settings: dict[str, Mapping[str, str]] = {}
-        """Maps a topic to its settings in force, from the last call of `topic_settings`."""
+        """Maps a topic to its settings in force, from the latest call of `topic_settings` for the topic."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
         """Holds the declaration of each partition, by the partition's number in the history."""
@@ -333,7 +335,9 @@ class Recorder:
         self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=producer_id, pe=epoch)
 
     def not_initialised(self, process: int, transactional_id: str, began_ns: int, error: str) -> None:
-        """Record that InitProducerId, sent at `began_ns`, has returned no producer id until now."""
+        """Record that InitProducerId, sent at `began_ns`, failed now: for example, it was refused, or not answered in
+        time.
+        """
         self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=-1, pe=-1, **_error(error))
 
     def read(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 POLLS_TO_READ = 3
 """Is the largest number of polls that a reader may need to read a record that is in the log: the first polls may return
 an older response, or wait for another broker. Three polls also suffice if the partition moves to another group member:
-its owner gives it up at one poll, the next owner joins at another, and then it reads.
+the old owner gives it up at one poll, the new owner joins at another, and at the third the new owner reads.
 """
 BATCH_BYTES = 256
 """Is an upper bound of the bytes that a batch of one record adds to the record's value."""
@@ -78,8 +78,8 @@ class WorkloadFailed(Exception):
 
 
 class LoadProfile(NamedTuple):
-    """Summarises a load's clients, rate, groups and transactional ids, for those parts that must know no workload:
-    faults, invariants and random plans.
+    """Summarises a load's clients, rate, groups and transactional ids for those parts of Squall that must not depend on
+    any one workload: faults, invariants and random plans.
     """
 
     producers: int
@@ -113,11 +113,11 @@ class BrokerLimit(NamedTuple):
 
     setting: str
     asked: int
-    """Gives the value that the workload's clients ask for."""
+    """Gives the value that the workload's clients ask for, for example a session time-out in ms."""
     asked_by: str
     """Names what needs the value `asked`: a setting of the workload or, for example, its largest record."""
     refused: str
-    """Says what happens if the value is out of bounds."""
+    """Says what happens if the value is out of bounds, for example "records are refused"."""
     least: bool = False
     """Is True if the setting is a lower bound; otherwise it is an upper bound."""
 
@@ -228,7 +228,7 @@ class Scenario(BaseModel, ABC):
     """Maps the index of a field of an operation to the field's simplest value, for shrinking."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
     """Lists functions for shrinking. Each renames the used topics, partitions or clients to the first ones, so that the
-    load needs fewer of them.
+    load needs fewer of them: for example, partitions 2 and 5 become 0 and 1.
     """
 
     @field_validator("*", mode="before")
@@ -349,8 +349,8 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[Operation, ...]:
-        """Draw the operations of a load between these times, in order of time; each client's come from a stream of its
-        own.
+        """Draw the operations of a load between these times, in order of time. The operations of each client come from
+        a random stream of its own.
         """
 
     @abstractmethod
@@ -403,7 +403,9 @@ class Scenario(BaseModel, ABC):
     # ------------------------------------------------------------------------------------------ how it is judged
 
     def meant_for(self) -> tuple[str, ...]:
-        """Return the anomalies of `MEANT_FOR` that these settings can show."""
+        """Return the anomalies that every run with these settings must be able to show, by default all of `MEANT_FOR`.
+        A run that could not have shown one of them has the verdict `unknown`, unless there are findings.
+        """
         return self.MEANT_FOR
 
     def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ class TimelineStrip(NamedTuple):
     caption: str
     """Explains the picture in one or more sentences, below it: its axis, lanes and bars."""
     legend: Sequence[tuple[Tone, str]] = ()
-    """Says in a few words what each tone means; empty if the caption says so."""
+    """Says in a few words what each tone means; empty if the caption explains the tones."""
 
 
 class SectionTable(NamedTuple):

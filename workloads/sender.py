@@ -62,8 +62,8 @@ class _ProducerProcess:
 
 
 class ProducerLoop:
-    """Runs one producer of the load. The producer runs as one process of the history after another: when one must not
-    send any more, a successor begins.
+    """Runs one producer of the load, as one process of the history after another. A successor begins if a process
+    crashes, or if its client accepts no more records, for example because the outcome of a record is unknown.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ def contradictions(
 
 
 def wrong_send(operation: PlannedRecord, producers: int, partitions: int, topics: Collection[str]) -> str:
-    """Return why this send is not possible with so many producers, with so many partitions in each topic, or with these
-    topics; empty if it is.
+    """Return why this send is not possible in a load with so many producers, and with so many partitions in each of
+    these topics; empty if it is possible.
     """
     if not 0 <= operation.producer < producers:
         return f"there is no producer {operation.producer}: workload.producers is {producers}"

@@ -97,8 +97,8 @@ class Subscriber(MembershipListener):
         INVALID_SESSION_TIMEOUT comes from a fault.
         """
         self._held: dict[Place, int] = {}
-        """Maps each owned partition to its position at the assignment or at the last rewind. If the partition is being
-        read, `positions` has its newer position.
+        """Maps each owned partition to its position when it was assigned, or at a rewind since. If the partition is
+        being read, `positions` has its newer position.
         """
         self._committed: dict[Place, int] = {}
         """Maps a partition to its committed offset, as far as the member knows it."""
@@ -233,8 +233,8 @@ class Subscriber(MembershipListener):
         self.member.halt(still=still)
 
     def hear(self) -> None:
-        """Record the partitions that were lost when the membership ended. The group client calls `lost` for them here,
-        because `poll` has that done only during the membership.
+        """Record the partitions that the member lost when its membership ended. During the membership `poll` records
+        such losses; the workload calls `hear` when it polls no more.
         """
         self.fencings += fencing_among(self.member.out)
         self.member.hear()
@@ -286,7 +286,7 @@ class Subscriber(MembershipListener):
     # ---------------------------------------------------------------------------------------------------- parts
 
     def _drop(self, places: Collection[Place]) -> dict[Place, int]:
-        """Stop reading these partitions, and return the last position of each that was owned."""
+        """Stop reading these partitions, and return the position of each that was owned."""
         held = {**self._held, **self.positions}
         for place in places:
             self.reader.consumer.drop(place)
@@ -352,7 +352,7 @@ class Subscriber(MembershipListener):
 
 
 def fencing_among(*errors: str) -> list[str]:
-    """Return the errors that mean that another process has the instance id."""
+    """Return those errors that mean that another process has the instance id, such as FENCED_INSTANCE_ID."""
     return [error for error in errors if error in FENCINGS]
 
 

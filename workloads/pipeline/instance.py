@@ -67,7 +67,9 @@ class ApplicationInstance:
         self._absent_s = 0.0
 
     async def run(self) -> None:
-        """Run processes until the harness lets readers end and the records of the last poll are processed."""
+        """Run one process after another until the harness lets the load's readers end, and with them this instance. The
+        process still processes the records of a poll that has begun.
+        """
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             while not self._end.is_set():
@@ -93,9 +95,11 @@ class ApplicationInstance:
     async def _run_until_crash(
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> bool:
-        """Run one process until it ends or a fault crashes it. Return whether it committed anything.
+        """Run one process until it ends or a fault crashes it. Return whether the process has completely processed a
+        poll and committed its positions.
 
-        `zombie_run` is given if the process is to become a zombie. `follow` is called once that zombie has paused.
+        `zombie_run` is given if the process is to become a zombie. `follow` is called when the zombie pauses, and lets
+        its successor begin.
         """
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
@@ -177,7 +181,7 @@ class ApplicationInstance:
 
     async def _rest(self, for_s: float) -> None:
         """Wait for `for_s` seconds. End the wait early if a fault wants this instance's next process to become a
-        zombie, or if the harness lets readers end.
+        zombie, or if the harness lets the load's readers end, and with them this instance.
         """
         with self._env.timeout(for_s):
             await self._handle.until_zombie_wanted(self._end)

@@ -31,7 +31,7 @@ LAST_WORD_S = 0.0005
 
 
 class ProcessCrashed(Exception):
-    """Says that the process crashes now, as an action demands."""
+    """Says that the process crashes now, because a planned action (`crash STEP`) demands it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class InstanceSettings:
 
 
 class InstanceProcess(ABC):
-    """Runs one process of an application's instance. `commits` says when it commits its positions: before or after the
-    outputs, or in a transaction.
+    """Runs one process of an application's instance. The attribute `commits` says when the process commits its
+    positions: `before` or `after` it writes the outputs, or in a `transaction` with them.
     """
 
     commits: str
@@ -117,7 +117,9 @@ class InstanceProcess(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Is True if the process cannot continue, or must not."""
+        """Is True if the process must end: its membership has ended for good, its producer accepts no more records, one
+        of its transactions did not end as requested, or one of its commit requests was not answered.
+        """
         return self._finished or bool(self.subscriber.out)
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
@@ -147,8 +149,8 @@ class InstanceProcess(ABC):
         who: CommitIdentity,
         due: InstanceAction | None,
     ) -> None:
-        """Write an output for each input, and commit `at` as the member `who`: the position after the inputs of each
-        partition. `due` is the action to do meanwhile, for example a crash after one of these steps; None for none.
+        """Write an output for each input, and commit `at`, the position after the inputs of each partition, as the
+        member `who`. `due` is the action to do meanwhile, for example a crash after one of these steps; None for none.
         """
 
     # ---------------------------------------------------------------------------------------------------- parts

@@ -141,8 +141,9 @@ class MultiInstanceLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the longest of these waits, in seconds: that of the base class; the time after which a member is
-        removed (session plus poll time-out); the transaction time-out. The latter two include the pauses between polls.
+        """Return the longest of these waits, in seconds: the request time-out; the time after which the group has
+        removed a member (session plus poll time-out); the transaction time-out. The latter two include the pauses
+        between polls.
 
         A silent member is removed only after its session, and then a rebalance waits for members that do not poll. The
         open transaction of a dead instance blocks readers of its output.
@@ -194,8 +195,9 @@ class MultiInstanceLoad(Scenario):
         return frequent_coordinator_apis(self.group_protocol, *commits)
 
     def _zombies(self) -> tuple[int, ...]:
-        """Return the numbers of the instances that can become zombies. An instance without partitions has no
-        transaction in which it could pause. A library's process cannot pause between two of its calls.
+        """Return the numbers of the instances that can become zombies. There are none if instances outnumber
+        partitions, because an instance without partitions has no transaction in which it could pause. There are none
+        with a library, because its process cannot pause between two calls of the library.
         """
         if self.instances > self.partitions or self.client != OURS:
             return ()

@@ -36,16 +36,18 @@ class InstanceAction(NamedTuple):
     who: int
     """Numbers the producer (if the action is a send) or the instance."""
     do: str
-    """Names the action. Of those of an instance, abort, halt and crash happen in its next transaction.
+    """Names the action: `send` of a producer, or one of the others of an instance.
 
-    send: a producer sends an input. pause: the application pauses between two transactions. leave: the instance leaves
-    its group in good order, and comes back. abort: the transaction is aborted. halt: the whole process, heartbeats
-    included, pauses after it has written the outputs. The group may remove it meanwhile: then only the member's
-    generation fences its commit. crash STEP: the process ends after this step and sends no further request, and a
-    successor begins.
+    send: the producer sends an input. pause: the application pauses between two transactions. leave: the instance
+    leaves its group in good order, and joins it again later. The next three happen in the instance's next transaction.
+    abort: the transaction is aborted. halt: the whole process, heartbeats included, pauses after it has written the
+    outputs. The group may remove the member meanwhile: then only its old generation fences its commit. crash STEP: the
+    process ends after this step (one of `STEPS`) and sends no further request, and a successor begins.
     """
     number: int
-    """Gives the partition of a send, 0 for an abort, and the length in ms of any other action."""
+    """Gives the partition of a send, or 0 for an abort. For the others it is a length in ms: of a pause or halt, or of
+    the instance's absence after a leave or crash.
+    """
     bytes: int
     """Gives the size of an input's value; 0 for the actions of instances."""
 

@@ -185,8 +185,8 @@ class TransactionalInstanceProcess(InstanceProcess):
         first input before its pause, and for the others after it. Return the inputs, the position after them in each
         partition, and the member that read them.
 
-        Return None if the process must not continue, or if no zombie is wanted any more. A successor then processes the
-        inputs.
+        Return None if the process must end (`is_over`), if the load's readers may end (`end` is set), or if the fault
+        that wanted the zombie has withdrawn it. A successor then processes the inputs.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()

@@ -21,7 +21,7 @@ STANDSTILL_S = 1.0
 recorded only twice a second.
 """
 INTERVALS = 3
-"""A gap counts as a standstill only if it is also at least this many times as long as the time between two records: at
+"""A gap counts as a standstill only if it lasts both STANDSTILL_S and this many times the time between two records: at
 a low rate, successes are further apart than STANDSTILL_S.
 """
 

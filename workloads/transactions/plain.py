@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
-"""Is the plain producer's number in operations; transactional producers count from 0."""
+"""Numbers the plain producer, which has no transactions, in operations; transactional producers count from 0."""
 PLAIN = "plain"
-"""Is the `end` of the plain producer's operations, each of which is one record."""
+"""Is the field `end` of the plain producer's operations. Each is one record, outside of any transaction."""
 LINGER_MS = 50
 
 
 def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[PlannedTransaction]:
-    """Yield the plain producer's records, as operations."""
+    """Yield the records of the plain producer, which has no transactions, as operations."""
     at_s = begin_s
     while (at_s := at_s + rng.uniform(0.2, 1.8) / rate) < end_s:
         yield PlannedTransaction(round(at_s, 4), PRODUCER, str(MicroOp(SEND, 0)), size, PLAIN)
@@ -31,7 +31,7 @@ def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> It
 
 def wrong(operation: PlannedTransaction, is_there: bool) -> str:
     """Return why this is no valid operation of the plain producer; empty if it is valid. `is_there` says whether the
-    load has a plain producer.
+    load has a plain producer, one without transactions.
     """
     if not is_there:
         return "there is no plain producer: workload.plain_rate is 0"
@@ -47,7 +47,9 @@ def wrong(operation: PlannedTransaction, is_there: bool) -> str:
 async def append(
     around: ScenarioEnvironment, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
 ) -> None:
-    """Send the plain producer's records until `around.stop`. `number` is the client's number among all producers."""
+    """Send the records of the plain producer, which has no transactions, until `around.stop`. `number` is the client's
+    number among all producers.
+    """
     from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
     from squall.workloads.sender import TICK_S, ProducerLoop, SenderSettings
 

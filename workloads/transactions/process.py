@@ -54,7 +54,7 @@ class TransactionRecording:
     zombie_run: ZombieRun | None = None
     """Collects what the process does as a zombie; None if it is not to become one."""
     follow: Callable[[], None] = lambda: None
-    """Is called when the zombie has paused."""
+    """Is called when the zombie has paused, and lets its successor begin."""
 
 
 class TransactionalProcess:

@@ -49,8 +49,8 @@ TOPIC = "transactions-0"
 FOLLOWERS = 2
 """Counts the readers that follow the log from its start. The other readers start anew every few seconds (`AGAIN`)."""
 AGAIN: tuple[Sequence[Beginning], float] = (("middle", "end", "start"), 3.0)
-"""Gives the positions at which the readers after the first `FOLLOWERS` start in turn, and the seconds until they start
-anew.
+"""Gives the positions from which each reader beyond the first `FOLLOWERS` starts, one after the other, and the seconds
+until it starts anew at the next of them.
 """
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
 """Maps each value of the setting `isolation` to the isolation levels that the readers get in turn: 1 is read_committed,

@@ -116,9 +116,10 @@ class TransactionalWriter:
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> None:
         """Run one process until it ends by itself or a fault crashes it. After a crash, its records without an outcome
-        never get one, and the method waits until a successor may begin.
+        never get one, and the method waits until the fault lets a successor begin.
 
-        With `zombie_run` the process becomes a zombie, and `follow` is called when it has paused.
+        With `zombie_run` the process becomes a zombie. `follow` is called when the zombie pauses, and lets its
+        successor begin.
         """
         scope = trio.CancelScope()
         notes = TransactionRecording(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
@@ -176,7 +177,8 @@ class TransactionalWriter:
         notes: TransactionRecording,
     ) -> None:
         """Run one process with a client library. `driver` starts the library's producer, with its tasks in `nursery`.
-        `about` holds settings that the history records for the process. `scope` and `notes` are those of `_live`.
+        `about` holds settings that the history records for the process. A fault crashes the process by cancelling
+        `scope`. `notes` holds what the process needs to record its operations.
         """
         settings, flush = {**about, **driver.about()}, self._recorder.flush
         zone = self._zone.name
@@ -201,7 +203,8 @@ class TransactionalWriter:
         notes: TransactionRecording,
     ) -> None:
         """Do transactions with `producer` until the process must end, then close `producer` and `polling`. `process` is
-        the id in the history. `scope` and `notes` are those of `_live`.
+        the id in the history. A fault crashes the process by cancelling `scope`. `notes` holds what the process needs
+        to record its operations.
         """
         self._handle.began(process, scope)
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
@@ -220,8 +223,8 @@ class TransactionalWriter:
         polling.close()
 
     async def _go_on(self, one: TransactionalProcess) -> None:
-        """Do the transactions that come due, until the process must end, the load ends, or the next process is to be a
-        zombie.
+        """Do the transactions that come due, until the process must end, the load ends, or a fault wants a zombie, a
+        process that pauses inside a transaction. This process then ends, and the writer's next one becomes the zombie.
         """
         while not self._stop.is_set() and self._handle.pending_zombie is None:
             await self._handle.until_released(self._stop)
