@@ -18,8 +18,9 @@ EXPLAINED = (LOSS, DUPLICATE)
 
 
 def interruptions(history: History) -> set[tuple[str, int, int]]:
-    """Return each (anomaly, process, value) that an interruption explains: inputs without an output, and further
-    outputs.
+    """Return (anomaly, process, value) of each finding that an interruption of a member explains. For a missing output
+    (`eos-loss`) these are every member of the group, each in a tuple of its own, and the input's value. For a further
+    output (`eos-duplicate`) these are the member that sent it, and the output's value.
     """
     members: dict[int, set[int]] = {}
     for hold in history.holds.rows():

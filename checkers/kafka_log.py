@@ -41,8 +41,8 @@ _NEEDED: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass
 class BrokerLogEvents:
-    """Holds the events that one broker's log reports. `loggers` holds the loggers that wrote a line; the logger
-    ELECTIONS is in it only if it reported a partition change.
+    """Holds the events that one broker's log reports. `loggers` names the loggers that wrote a line; the controller's
+    logger (ELECTIONS) is among them only if it logged a partition change.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -83,8 +83,8 @@ def read_logs(
 
 
 def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
-    """Convert a wall-clock time to a trace's time in seconds. The end of the millisecond is taken, so that causes come
-    before their effects.
+    """Convert a wall-clock time of Kafka's log, which has whole milliseconds, to a trace's time in seconds. The end of
+    the millisecond is taken, so that no event seems to come before the client's request that caused it.
     """
     return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 

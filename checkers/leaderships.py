@@ -64,12 +64,12 @@ class LeaderTerm(NamedTuple):
     was no earlier epoch.
     """
     kept_until: int = -1
-    """Is the latest send time of a record below `cut` that certainly this leader, and no earlier one, acknowledged; -1
-    if there is none.
+    """Is the latest send time of a record below `cut` that only this leader can have acknowledged; -1 if there is none.
+    Records that this leader acknowledged before then are below `cut`, too.
     """
     cut_since: int = EVER
     """Is the earliest acknowledgement time of a record at or above `cut` that this leader may have acknowledged; EVER
-    if there is none.
+    if there is none. Records that were sent later to this leader are at or above `cut`, too.
     """
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
@@ -165,14 +165,14 @@ def of_events(
     """Return the leaderships that the events of brokers show. `nodes` maps each broker, by id or name, to its events in
     order, which come from a trace or from `kafka_log`.
 
-    The events are those of brokers that start and stop; `became_leader` with `topic`, `partition`, `epoch` and `leo`
+    These events count: `node_started` and `node_stopped`; `became_leader` with `topic`, `partition`, `epoch` and `leo`
     (the log end offset); and `became_follower` and `leader_elected` with the `leader`. `t` is in seconds on the run's
     clock, and `i` is the incarnation. A broker's last event must come from the last line of its trace, because its time
     shows how far the trace reaches.
 
     Terms that began after `until` are left out, because brokers that stop at the end of a run hand their partitions
     over. `brokers` holds the ids of all brokers, whose traces should be complete; empty if they are not known. `down`
-    is as `down_at` returns it.
+    holds the ids of the brokers that may have been down at `until`.
     """
     led: dict[str, list[list[int]]] = {}
     reported = {_id(node): list(events) for node, events in nodes.items()}
@@ -279,7 +279,9 @@ def _place(event: Mapping[str, Any]) -> str:
 
 
 def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield (partition, [epoch, start, since, until]) of each term of one broker."""
+    """Yield (name of the partition, [epoch, start offset, begin, end]) of each term of one broker, with times in ns.
+    The end is EVER if no event shows it.
+    """
     leads: dict[str, list[int]] = {}
     incarnation: Any = None
 
@@ -322,9 +324,9 @@ def _assembled(
 
 def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
     """Yield (partition id, its leader terms) for all partitions of one name. `known` holds all terms under that name,
-    each as [epoch, start, since, until]. Several partitions have the same name if a topic was deleted and created
-    again; its epochs begin at 0 again, so the terms are split at the deletion. The id -1 is used for a partition that
-    the history does not know.
+    each as [epoch, start offset, begin, end] with times in ns. Several partitions have the same name if a topic was
+    deleted and created again; the new topic's epochs begin at 0, so the terms are split at the deletion. The id -1 is
+    used for a partition that the history does not know.
     """
     after = -1
     for each in partitions:
@@ -341,7 +343,8 @@ def of_answers(
     partitions: Sequence[ObservedPartition],
 ) -> Leaderships:
     """Return the leaderships that a polled cluster reported: polled.jsonl shows when each epoch was first seen, and
-    `epochs` (as in EPOCHS) shows where each epoch that left records in the log starts.
+    `epochs` shows where it starts. `epochs` maps the name of a partition to [[epoch, start offset], ...] of the epochs
+    that left records in the log.
     """
     seen: dict[str, dict[int, int]] = {}
     for line in polled:

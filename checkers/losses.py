@@ -23,8 +23,8 @@ class LossCount:
 
     lost: int
     acked: int | None
-    """Is the number of records that were acknowledged in the whole run; None if it is not known or contradicts the
-    losses.
+    """Is the number of records that were acknowledged in the whole run; None if it is not known, or if it is lower than
+    the number of lost records, so that it cannot be right.
     """
     partitions: tuple[tuple[str, int, int | None], ...] = ()
     """Holds (partition, lost records, acknowledged records) of each partition, the worst first."""

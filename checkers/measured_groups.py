@@ -30,9 +30,10 @@ def measure_groups(history: History, faults: Sequence[RecordedFault]) -> dict[st
     """Return the measures of each group by its name, as plain JSON; empty if no process was a member of a group.
 
     - `generations`: how often its partitions were assigned.
-    - `rebalances`: how many assignments after the first had each cause, as in `squall.checkers.rebalance_causes`:
-      members of the load that came or went (`members` is true), or a fault (`fault` is its id; null if none had begun).
-    - `static`: the result of `rebalance_causes.static_returns`.
+    - `rebalances`: how many assignments after the first had each cause: members of the load that came or went
+      (`members` is true), a fault (`fault` is its id), or neither (`fault` is null).
+    - `static`: how often static members returned, and how often that made the group rebalance (`static_returns`), for
+      example {"returns": 5, "rebalanced": 1, "unclear": 1}.
     - `unowned`: time in which a partition had no owner between two owners: the longest time, its partition and its
       begin, and the sum over all partitions.
     - `members`: what each process of the group owned from when to when, and why that ended. `believed` has what a

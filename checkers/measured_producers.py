@@ -2,8 +2,7 @@
 defines the measures.
 
 The measures of a partition do not show that one producer is refused, or that one transactional id gets no producer id,
-while other clients can still write. If a producer's process ends and another one replaces it, all of them count as one
-producer.
+while other clients can still write. A process that replaces an ended process of a producer counts as the same producer.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 class TransactionAttempt(NamedTuple):
     """Describes one attempt with a transactional id: a transaction whose end was requested or that failed, or an
-    InitProducerId that failed. Transactions that a client left open by itself, or for longer than the transaction's
-    time-out, do not count.
+    InitProducerId that failed. Two kinds of transactions do not count: those whose end the client never requested
+    although nothing failed, and those that failed after they had been open for longer than their time-out.
     """
 
     id: int

@@ -199,9 +199,10 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """Return a function of a response. It returns whether, before the response was requested, some client had learned
-    from the same leader epoch of an end above the response's position. The end is the high watermark; for readers at
-    read_committed it is the last stable offset.
+    """Return a function that returns whether the log certainly had more records for the reader of a response. It had if
+    some client had learned of an end above the reader's position after the response, from the same leader epoch, and
+    before the response was requested. The end is the high watermark; for readers at read_committed it is the last
+    stable offset.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for each in reported:

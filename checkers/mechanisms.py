@@ -37,7 +37,9 @@ class MechanismSign(IntFlag):
     DAMAGED = 16
     """Is set if a disk with the record's partition was damaged after the record was sent."""
     MOVED = 32
-    """Is set if some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
+    """Is set for all witnesses of a run in which some partition, a coordinator's included, had more than one leader
+    epoch, or a disk was damaged: a coordinator may have lost records by either.
+    """
     INTERRUPTED = 64
     """Is set if an interruption of a member explains the witness (`squall.checkers.interruptions`).
 
@@ -46,9 +48,9 @@ class MechanismSign(IntFlag):
     the input was in the last poll of a member before it crashed, or before the partition was assigned anew.
     """
     RESENT = 128
-    """Is set in three cases: the producer sent the record more than once; DISTURBED is set and the number of sends is
-    not known, because the client does not report it or the send was not acknowledged; or, while the record was under
-    way, a fault delivered requests twice or out of order.
+    """Is set in three cases. The producer sent the record more than once. Or the sends were disturbed (DISTURBED), and
+    their number is not known, because the client does not report it or the send was not acknowledged. Or, while the
+    record was under way, a fault delivered requests twice or out of order.
     """
     SEVERAL_LED = 256
     """Is set if more than one leader may have led the partition while the record was under way."""
@@ -102,7 +104,9 @@ OF_WITNESS = (
     | MechanismSign.RESENT
     | MechanismSign.INTERRUPTED
 )
-"""Combines the signs that were seen of the witness's own record, not only of its partition or run."""
+"""Combines the signs that concern the witness's own record. All other signs concern only its partition, the time in
+which it was under way, or the whole run.
+"""
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
 """Combines the signs that are derived from leader epochs: if the epochs are not known, such a sign may be missing."""
 BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED

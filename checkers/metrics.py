@@ -393,8 +393,8 @@ def _by_name(measures: Iterable[MeasurementRow]) -> dict[str, list[MeasurementRo
 
 
 def _by_process(measures: Iterable[MeasurementRow]) -> dict[int, dict[int, float]]:
-    """Return the first number of each measure as {a: {b: number}}, for example {3: {0: 120.0, 1: 4.0}}. In these
-    measures `a` is the first process of a producer or transactional id.
+    """Return the first number of each measure as {a: {b: number}}. `a` is the first process of a producer or
+    transactional id. `b` says which outcome is counted, such as a status: {3: {0: 120.0, 1: 4.0}}.
     """
     found: dict[int, dict[int, float]] = {}
     for each in measures:

@@ -41,8 +41,8 @@ def disagreements(
 def read(
     run_dir: Path, planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any], notes: list[str]
 ) -> list[str]:
-    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`. `planned` and `info` are
-    as in `disagreements`.
+    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`. `planned` holds the
+    plan's `[[faults]]`, None if they are not known. `info` is run.json, as far as it could be read.
     """
     path = run_dir / FILE
     if not path.exists():

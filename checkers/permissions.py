@@ -44,9 +44,9 @@ class PermissionContext(NamedTuple):
         return reduce(and_, found, ~MechanismSign(0)) if found else self.circumstances.everywhere
 
     def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
-        """Return in words what is not known, if the mechanism may have happened although `signs` do not show it; empty
-        if it did not happen. It may have happened if none of the conditions that `signs` do not meet could be checked,
-        or if nemesis.jsonl could not be read.
+        """Return in words why it is not known whether the mechanism happened; empty if it certainly did not. `signs` do
+        not show the mechanism. It may still have happened in two cases: no condition that `signs` do not meet could be
+        checked completely; or nemesis.jsonl could not be read.
         """
         whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
@@ -98,8 +98,9 @@ def explained(
 
 
 def _does_not_apply(reason: str, finding: Finding, context: PermissionContext) -> bool:
-    """Return whether a reason cannot apply to a finding. In a partition without transactions, no producer waits for a
-    marker. In a log that lost no file, readers skip nothing. No loss makes a program commit what it has not processed.
+    """Return whether a reason cannot apply to a finding. There are three such cases: a producer waits for a marker, but
+    no transaction wrote to the partition; readers skip a lost segment, but the log lost no file; or records were lost,
+    but the program itself committed a position beyond what it had processed.
     """
     if finding.evidence == commit_ahead.OWN_COMMIT:
         return reason in reasons.LOST_IN_GROUPS.values()

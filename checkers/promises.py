@@ -28,7 +28,8 @@ OF_FAMILY = {
 
 
 def broken_by(anomaly: AnomalyDefinition, order: str) -> tuple[str, str]:
-    """Return the promise that an anomaly breaks, and its source. `order` is the key of ORDER that promised the order.
+    """Return the promise that an anomaly breaks, and its source. `order` is the setting that promises the order of a
+    producer's records: IDEMPOTENCE or ONE_IN_FLIGHT.
     """
     if anomaly in send_reorder.ANOMALIES:
         return order, ORDER[order]

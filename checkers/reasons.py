@@ -83,8 +83,8 @@ LEFT_UNSTABLE = {
     "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of the transaction, "
     "was lost: nobody ends it any more, and until then the coordinator reports no position to the group"
 }
-"""Gives the reason for the anomaly of groups that commit positions in transactions; it is permitted if records may be
-lost (KIP-447: UNSTABLE_OFFSET_COMMIT).
+"""Gives the reason for `stuck-group`, an anomaly of groups that commit positions in transactions. The anomaly is
+permitted if records may be lost (KIP-447: UNSTABLE_OFFSET_COMMIT).
 """
 
 LOST_IN_GROUPS = dict.fromkeys(

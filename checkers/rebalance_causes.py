@@ -109,7 +109,9 @@ class GenerationCauses:
         )
 
     def came_at(self, proc: int) -> int:
-        """Return when the process was first heard of, in ns."""
+        """Return when the process came, in ns: when the history first mentions it, at the latest with its first
+        assignment.
+        """
         process, first = self.processes.get(proc), self.of_proc[proc][0].t
         return process.first_t if process and 0 <= process.first_t <= first else first
 
@@ -275,9 +277,9 @@ def static_returns(generations: GenerationCauses) -> dict[str, int]:
 
 
 def _moved(generations: GenerationCauses, before: int, after: int, gone: int, came: int) -> str:
-    """Return "rebalanced" or "unclear", as `static_returns` counts them, if the return of a static member made its
-    group rebalance; else an empty text. Process `before` ended at `gone`, and process `after` came at `came` with the
-    same instance id; both times are in ns.
+    """Return "rebalanced" if the return of a static member made its group rebalance, "unclear" if something else may
+    have caused the rebalance, and an empty text if there was none. Process `before` ended at `gone`, and process
+    `after` came at `came` with the same instance id; both times are in ns.
     """
     first, began = generations.of_proc[after][0], generations.began
     # It took the place of the process before it, or joined a generation that had begun without it.

@@ -82,7 +82,9 @@ class ObservedProduceRequests:
         return own or tuple(each for each in self.settings if each.process is None)
 
     def of_processes(self, processes: Iterable[int]) -> tuple[ProduceRequestSettings, ...]:
-        """Return the settings that these processes used, each once, as `of_process` finds them."""
+        """Return the settings of these processes' requests, each once. If a process has no request with its client id,
+        the requests whose client id names no process are included, because they may be its own.
+        """
         found = {each for process in processes for each in self.of_process(process)}
         return tuple(each for each in self.settings if each in found)
 
@@ -126,7 +128,7 @@ def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ObservedProduceRe
 
 
 def _settings(line: Mapping[str, Any]) -> ProduceRequestSettings | None:
-    """Return the settings that a line counts, with counts of 0; None if the line does not name them."""
+    """Return the settings that a line names, with 0 requests; None if the line does not name them."""
     found = tuple(map(line.get, ("client_id", "acks", "idempotent", "transactional_id", "compression")))
     match found:
         case (str() | None as client_id, int() as acks, bool() as idempotent, str() | None as id_, str() as codec):

@@ -146,7 +146,9 @@ def circumstances_of(
     *,
     outputs: bool = False,
 ) -> RunCircumstances:
-    """Return the circumstances of one run. `outputs` is `RunCircumstances.outputs`."""
+    """Return the circumstances of one run. `outputs` is True if members of groups wrote output records made from the
+    records that they had read.
+    """
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[PowerLossRange] = []

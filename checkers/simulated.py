@@ -19,8 +19,8 @@ from squall.checkers.history import seal
 
 FILE, KEY = "violations.json", "simulated"
 STAMP = "violations"
-"""Is the key in run.json, inside of `KEY`, of the size and CRC-32 of violations.json (`seal.stamp`). Its value is None
-if no invariant broke. Runs of early versions lack the key.
+"""Is the key of the size and CRC-32 of violations.json (`seal.stamp`) in the entry `simulated` of run.json. Its value
+is None if no invariant broke. Runs of early versions lack the key.
 """
 INVARIANT = "invariant"
 OF_A_HISTORY = "anomaly"

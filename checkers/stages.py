@@ -11,7 +11,7 @@ FIND = "the reference engine looks for anomalies"
 phase of its own.
 """
 READY = "ready"
-"""Names the stage of a Spark that was started before there was a history, and that is ready for it."""
+"""Names the stage that begins when Spark, which is started before the run has a history, waits for the history."""
 
 _HEAD = "stage: "
 

@@ -168,11 +168,12 @@ def decide(case: VerdictInputs) -> Verdict:
 
 
 def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedFinding:
-    """Return the finding with the name of the client that caused it. It is unchanged if it is not forbidden, or if the
-    cluster caused it.
+    """Return the finding with the name of the client that caused it. The finding is unchanged if it is not forbidden,
+    or if the cluster caused it.
 
-    `no_ack` is the result of `blame.no_acknowledgement`. If it is not empty, it is not known whether a finding about
-    the load's progress is permitted, and `no_ack` becomes its reason.
+    `no_ack` is a sentence if a foreign client's sends were neither acknowledged nor definitely failed, else empty. With
+    such a sentence, it is not known whether a finding about the load's progress is permitted, and the sentence becomes
+    the finding's reason.
     """
     if judged.permitted is not False:
         return judged
@@ -204,8 +205,9 @@ known what was promised.
 def _promises(
     case: VerdictInputs, expect: str, unknown_because: list[str]
 ) -> tuple[GuaranteesByProcess, GuaranteesByProcess]:
-    """Return two maps of guarantees. The first has the guarantees in force. The second has the guarantees that would be
-    in force if each fault without evidence had done its worst; it is empty if all faults have evidence.
+    """Return two maps of guarantees. The first has the guarantees in force. The second has those that would be in force
+    if each power loss for which no ISR was recorded had hit all in-sync replicas of a partition (class WM); it is empty
+    if there is no such power loss, or if WM is already among the faults.
     """
     try:
         classes = fault_classes.classes_of(case.faults)
@@ -250,9 +252,9 @@ def _judged(
     """Return the findings grouped by anomaly, evidence and judgement. The groups that are not permitted come first,
     then the others; both are in the order of `CATALOG`.
 
-    `promised` and `at_worst` come from `_promises`. `unproven` maps each anomaly that this run cannot prove to the
-    reason: if it was found and is not permitted, its judgement becomes "not known". If there are `harness_troubles`,
-    the same holds for findings that something took too long.
+    `promised` and `at_worst` are the first and the second map of guarantees that `_promises` returns. `unproven` maps
+    each anomaly that this run cannot prove to the reason: if it was found and is not permitted, its judgement becomes
+    "not known". If there are `harness_troubles`, the same holds for findings that something took too long.
     """
     groups: dict[tuple[str, str, bool | None, str, PermissionCellName | None], list[Finding]] = {}
     for finding in findings:
@@ -344,8 +346,9 @@ def judge(
 
     `findings` and `metrics` are the results of an analysis, None if it did not finish. `expect` is one of
     `guarantees.EXPECTATIONS`, for example "safe" if no anomaly is permitted; None: as the plan says. `troubles` says
-    what else went wrong, in words; each makes a run without findings `unknown`. `harness_troubles` and `engine` are as
-    in `VerdictInputs`, and `history` is as in `read_inputs`.
+    what else went wrong, in words; each makes a run without findings `unknown`. `harness_troubles` says what went wrong
+    with the harness or the machine: then no finding about progress is certain. `history` is the run's history if it is
+    in memory; None: the converted history is read. `engine` names the engine that searched the history.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -384,7 +387,9 @@ def judge_run(
     workload: WorkloadFacts | None = None,
     history: History | None = None,
 ) -> Verdict:
-    """Judge a run as `judge` does, from the files that an engine left in `run_dir`."""
+    """Judge a run from the findings and metrics that an engine left in `run_dir`, and write verdict.json. `judge`
+    explains the parameters.
+    """
     said, engine = list(troubles), ""
     findings: list[Finding] | None = None
     metrics: dict[str, Any] | None = None
@@ -432,7 +437,7 @@ def written(run_dir: Path, verdict: Verdict) -> dict[str, Any]:
 
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the content of verdict.json, except for what `written` adds from the run directory."""
+    """Return the content of verdict.json, except for the size and CRC-32 of the history, which `written` adds."""
     names = {entry["part"]: name for name, entry in verdict.metrics.get("partitions", {}).items()}
     return {
         "schema": SCHEMA,

@@ -227,8 +227,8 @@ def read_inputs(
 
 
 def acked_of(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of acknowledged records by the name of their partition, from metrics as `metrics.shape` returns
-    them.
+    """Return the number of acknowledged records of each partition, by its name. `metrics` is the content of
+    metrics.json.
     """
     return {name: figures.get("acked", 0) for name, figures in metrics.get("partitions", {}).items()}
 

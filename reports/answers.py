@@ -74,8 +74,8 @@ def answers_of(files: RunFiles, story: PartitionStory) -> tuple[AnsweredQuestion
 
 
 def _last_words(files: RunFiles, story: PartitionStory) -> list[AnsweredQuestion]:
-    """Return the last lines that the program under test wrote to standard error, if the finding is that the program
-    stopped, or if it ended by itself.
+    """Return the last lines that the program under test wrote to standard error, if one of its processes ended by
+    itself, or if the finding is that one of its processes stopped reading (`stuck-consumer`).
     """
     facts, acted = story.facts, story.members
     assert facts is not None
@@ -242,8 +242,8 @@ def _nobody_wrote(facts: PartitionFacts) -> Iterator[str]:
 
 
 def _of_a_coordinator(facts: PartitionFacts) -> Iterator[str]:
-    """Describe the records of a coordinator's log that a broken invariant is about, and which leader appended each
-    before it broke.
+    """Describe the records of a coordinator's log that a broken invariant is about, and which leaders appended each of
+    these records before the invariant broke.
     """
     problem = facts.problem
     for offset, says in problem.records:

@@ -51,8 +51,9 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return in words the events of this story that also caused a loss, and the loss; empty if none did. `of_loss` maps
-    each event that caused a loss, as `in_common` writes it, to the anomaly, for example "lost-write".
+    """Return which events of this story also caused a loss, such as "that of lost-write: 12.500 s: ..."; empty if none
+    did. `of_loss` maps the time and text of each event that caused a loss (`in_common`) to the anomaly, for example
+    "lost-write".
     """
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""

@@ -305,8 +305,8 @@ def figures_of(files: RunFiles) -> KeyFigures:
     """Return the key numbers of a run. The numbers of sends come from the history if it was analysed, else from the
     workload's own counters.
 
-    Only the history counts the writes after healing. With it, `sent` is the sum of acknowledged, failed and unknown
-    sends.
+    The workload does not count writes after healing, the history does. If the history was analysed, `sent` is the sum
+    of acknowledged, failed and unknown sends, writes after healing included.
     """
     sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
     counters = mapping(files.run.get("counters"))

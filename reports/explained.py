@@ -104,9 +104,9 @@ def _of(check: checks.CheckResult, groups: Sequence[WitnessGroup]) -> Iterator[s
 def _about(
     telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[WitnessGroup]]
 ) -> str:
-    """Return the heading of the detailed story `telling`: the check, the number of the cause as `_of` prints it, and
-    the witness in a line of text. `groups` maps each check's title to its groups of witnesses, one group for each
-    cause. If the story is about none of these witnesses, the heading has the story's own title.
+    """Return the heading of the detailed story `telling`: the check, the number of the cause in the check's list of
+    causes, and the witness in a line of text. `groups` maps each check's title to its groups of witnesses, one group
+    for each cause. If the story is about none of these witnesses, the heading has the story's own title.
     """
     for check in found:
         for number, group in enumerate(groups[check.title], 1):

@@ -35,7 +35,9 @@ class PartitionOwnership(NamedTuple):
     pos: int
     """Is the offset at which the member began to read."""
     begun: int
-    """Is FROM_RESET or FROM_COMMITTED."""
+    """Says why the member began to read at `pos`: FROM_RESET (0) by its `auto.offset.reset`, or FROM_COMMITTED (1)
+    because it is the group's committed position.
+    """
     t0: int
     t1: int
     """Is when the ownership ended; -1 if it lasted to the end of the history."""
@@ -127,7 +129,8 @@ class ReportedCommittedOffset(NamedTuple):
 
 
 class PipelineOutput(NamedTuple):
-    """Describes the send of a record that a member of a pipeline made of a record which it had read."""
+    """Describes the send of an output: a record that a group's member made from a record that it had read, the input.
+    """
 
     op: int
     proc: int

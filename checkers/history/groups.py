@@ -4,12 +4,12 @@ An ownership begins when a member reports that it may read a partition (`assigne
 that it no longer does (`revoked`, before the coordinator hears of it), when the member learns that it lost the
 partition (`lost`), or when the member crashes.
 
-During an ownership, a request that the coordinator accepts can prove that it takes the member for the owner:
+During an ownership, two kinds of accepted requests prove that the coordinator takes the member for the owner:
 
-- A commit proves it if the commit's generation assigned the partition. Other replicas have to append the commit, and
-  if the coordinator had a successor, they would follow that one.
-- A heartbeat proves it only while no fault kept brokers apart, because a coordinator that has not heard of its
-  successor still answers heartbeats.
+- A commit, if the commit's generation assigned the partition. Other replicas had to append the commit; if another
+  broker had become coordinator, these replicas would follow that broker instead.
+- A heartbeat, if no fault kept brokers apart. A coordinator that has not heard of its successor still answers
+  heartbeats.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
 """Lists the requests of an administrator after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 HALT = "halt"
-"""Is the `what` of a pause (event `still`) in which the member's heartbeats stop, too."""
+"""Is the field `what` of the event `still`, which reports a member's pause, if the member's heartbeats stop, too."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
@@ -84,8 +84,8 @@ class _OpenOwnership:
 _AssignmentsByGeneration = dict[int, dict[int, int]]
 """Maps each generation to the partitions that it assigns to a process, and when the process first learned of each."""
 _CommitInFlight = tuple[list[tuple[int, _OpenOwnership]], _AssignmentsByGeneration]
-"""Is a commit under way: (partition, ownership) of all that its acknowledgement would confirm, and the assignments that
-the sender knew when it sent the commit.
+"""Is a commit under way: the (partition, ownership) pairs that the commit's acknowledgement would confirm, and the
+assignments that the sender knew when it sent the commit.
 """
 
 
@@ -149,8 +149,8 @@ class GroupTableBuilder:
         return found
 
     def _sends(self, op: int, proc: int, group: int) -> None:
-        """Record that a member sends a commit. If the coordinator acknowledges it, however late, that proves that it
-        took the member for the owner of the partitions that the member owns now.
+        """Record that a member sends a commit. An acknowledgement, however late, proves that the coordinator took the
+        member for the owner of the partitions that the member owns now.
         """
         held = [(part, hold) for (holder, part), hold in self._holds.items() if holder == proc and hold.group == group]
         for _, hold in held:

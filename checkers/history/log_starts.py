@@ -17,9 +17,9 @@ def add_log_start(
     Raises ValueError for a malformed number.
 
     The row's leader epoch is the completion's `led`; -1 in older histories, which do not have it. For a listing it is
-    the epoch of the leader that answered. For a deletion it is the last epoch that was known before. The deletion was
-    certainly done in that epoch if a later response has the same epoch; so a deletion is compared only with such
-    responses.
+    the epoch of the leader that answered. For a deletion it is the epoch of the leader that answered a listing shortly
+    before. If a later response has the same epoch, the deletion was certainly done in that epoch; so a deletion is
+    compared only with such responses.
     """
     f, st = invoked["f"], line["st"]
     if f == "list_offsets" and invoked.get("which") == "earliest":

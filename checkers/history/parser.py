@@ -74,8 +74,8 @@ class MalformedLine(ValueError):
 
 
 class HistoryParser:
-    """Parses lines that are passed to `feed`, until `finish` is called. `drain` is called when tables have grown large,
-    and must empty them. `apart` and `skew_ms` are the results of these functions in `squall.checkers.nemesis_log`.
+    """Parses the lines passed to `feed`, until `finish`. `drain` is called when tables are large, and must empty them.
+    `apart` lists when faults kept brokers apart; `skew_ms` is by how many ms brokers' clocks may have been off.
     """
 
     def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:
@@ -494,7 +494,7 @@ class HistoryParser:
 
 
 def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> History:
-    """Return the history in these lines, each with its line feed. `apart` and `skew_ms` are as in `HistoryParser`."""
+    """Return the history in `lines`, each with its line feed. `HistoryParser` explains the other parameters."""
     parser = HistoryParser(apart, skew_ms)
     parser.feed(lines)
     return parser.finish()

@@ -98,8 +98,8 @@ class ObservedPartition:
 
     @property
     def judged_from(self) -> int:
-        """Return the offset, never negative, below which no record counts as lost or misplaced, because it was removed
-        as configured.
+        """Return the offset, never negative, below which no record counts as lost or misplaced, because retention or an
+        administrator's request may have removed the records there.
         """
         return self.removed_before(max(self.log_start, 0))
 
@@ -110,7 +110,9 @@ class ObservedPartition:
         return min(log_start, max(self.requested_to, self.expired_to))
 
     def may_lack(self, off: int) -> bool:
-        """Return whether a record at this offset may have been removed, as configured; -1: its offset is not known."""
+        """Return whether a record at the offset `off` may be missing because retention or an administrator's request
+        removed it. If `off` is -1, its offset is not known: then True if any record may have been removed.
+        """
         return off < self.judged_from and self.judged_from > 0
 
     def administered(self, what: str, to: int, t: int) -> None:
@@ -123,5 +125,7 @@ class ObservedPartition:
             self.deleted, self.deleted_t = True, t
 
     def asked_to_remove(self, to: int) -> None:
-        """Record a request to remove the records below this offset; -1: any records."""
+        """Record a request to remove the records below the offset `to`. If `to` is -1, the request names no offset, and
+        may have removed any record.
+        """
         self.requested_to = max(self.requested_to, to) if to >= 0 else ANY

@@ -9,11 +9,11 @@ from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead
 
 
 class ReaderPositionTracker:
-    """Counts, for each reader and partition, how often the reader's position became unknown; the reads between carry
-    this number.
+    """Counts, for each reader and partition, how often the reader's position became unknown. Each read gets the current
+    count. Reads with the same count follow each other, and only these are compared.
 
-    Consecutive reads are compared only if nothing lies between them that may move a position: a partition missing from
-    an assignment, a seek, a rebalance, a crash, a failed poll, or records removed below the log start.
+    A position becomes unknown when anything may have moved it: a partition missing from an assignment, a seek, a
+    rebalance, a crash, a failed poll, or records removed below the log start.
     """
 
     def __init__(self) -> None:
@@ -115,8 +115,9 @@ class LastSeenWatermarks:
         return max(before[0], settled[0]), max(before[1], settled[1])
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Record the bounds in a ListOffsets response. Return the least bounds that a correct response has, as in
-        `fetched`.
+        """Record the bounds in a ListOffsets response. Return the least bounds that a correct response has: those that
+        the client had seen before, in this leader epoch or an earlier one. `client` is process, partition and leader
+        epoch.
         """
         if client[2] < 0:
             return UNKNOWN
@@ -160,7 +161,7 @@ def passages(
 ) -> list[tuple[int, int]]:
     """Return (from, to) of each stretch of offsets over which a poll moved its reader without returning a record. With
     records there are at most two: before the first record and behind the last one. Without records there is always one,
-    the whole move; its `from` is -1 if the reader did not move.
+    the whole move; its `from` is -1 if the reader passed over no record that should still exist.
 
     `stood` is the reader's position before the poll. It is -1 if the stretch before the first record is to be left out,
     because an earlier record of the reader (`RecordRow.before`) already shows it. `pairs` holds (offset, value) of each

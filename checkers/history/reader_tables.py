@@ -17,7 +17,9 @@ class InvalidatedPosition(NamedTuple):
     proc: int
     part: int
     kind: int
-    """Is TRUNCATED or OUT_OF_RANGE."""
+    """Is TRUNCATED (0) if the log was truncated below the reader's position, or OUT_OF_RANGE (1) if the position is
+    outside of the leader's log.
+    """
     position: int
     log_start: int
     """Is the log start offset; -1 if it was not reported."""
@@ -38,6 +40,6 @@ class TimeLookup(NamedTuple):
     timestamp or a later one. The answer must not be above it.
     """
     off: int
-    """Is the answer; -1 if no record is so late."""
+    """Is the offset in the answer; -1 if no record has the requested timestamp or a later one."""
     t0: int
     t1: int

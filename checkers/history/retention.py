@@ -50,7 +50,9 @@ class PartitionRetentionTracker:
         self._first: dict[int, int] = {}
         """Maps each slot of time to the lowest offset of a record with a timestamp in it."""
         self._bytes = 0
-        """Counts the bytes that can have been appended at most."""
+        """Adds up the largest possible sizes of all records that were sent so far. The log holds no more bytes, unless
+        a record was appended twice.
+        """
         self._once = True
         """Is True if nothing is appended twice, because all producers are idempotent."""
         self._acked: list[tuple[int, int, int]] = []
@@ -83,8 +85,9 @@ class PartitionRetentionTracker:
         self.partition.expired_to = max(self.partition.expired_to, expired)
 
     def configured(self, settings: Mapping[str, Any]) -> None:
-        """Record the topic's settings in force, as text by name. The first call replaces all settings. A later call
-        changes only the settings that let retention remove more, and these then count for the whole run.
+        """Record the topic's settings in force, as text by name, such as {"retention.ms": "1000"}. The first call
+        replaces the settings with which the partition was declared. A later call can only weaken them (a shorter
+        retention, a lower min ISR, unclean elections), because the weakest settings count for the whole run.
         """
         # `min_isr` is not known before the first description.
         partition, first = self.partition, self.partition.min_isr < 0
@@ -192,8 +195,9 @@ class RetentionTracker:
                 watch.configured(settings)
 
     def administered(self, part: int, line: Mapping[str, Any], t: int) -> None:
-        """Record an administrator's request at `t`, for one partition or for all (-1). Lines of early versions do not
-        have the requested retention.ms.
+        """Record an administrator's request at `t` that may remove records, such as "delete_records" or a change of
+        retention.ms. `part` is the partition; -1: all partitions. Lines of early versions do not have the requested
+        retention.ms.
         """
         for watch in self._watches.values() if part == -1 else (self._watches[part],):
             if "retention_ms" in line:

@@ -81,8 +81,9 @@ def changed_files(
     """Return the files that were changed since the history was recorded, or belong to another run, each with the
     reason. Nothing may be derived from their content.
 
-    `seals` and `run` are those of `History`. `plan` is the `plan_seal`, None if the plan cannot be read. `info` is
-    run.json, empty if there is none or it cannot be read.
+    `seals` maps each file to the CRC-32 that the history has of it, and `run` is the run's name in the history. `plan`
+    is the `plan_seal`, None if the plan cannot be read. `nemesis` is the content of nemesis.jsonl. `info` is run.json,
+    empty if there is none or it cannot be read.
     """
     found = {}
     if PLAN in seals and plan is not None and plan != seals[PLAN]:
@@ -120,7 +121,9 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | N
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:
-    """Return what a verdict says about the end of a history. `ends` and `torn_bytes` are those of `History`."""
+    """Return what a verdict says about the end of a history. `ends` is True if the history's header announces a last
+    line that counts the others. `torn_bytes` is the length of an unfinished last line; 0 if there is none.
+    """
     found = [] if ends else [NOTE]
     if torn_bytes:
         found.append(f"{FILE} ends in an unfinished line of {torn_bytes} bytes, which was left out")
@@ -128,7 +131,7 @@ def notes(ends: bool, torn_bytes: int) -> list[str]:
 
 
 def read_info(run_dir: Path) -> Mapping[str, Any]:
-    """Return the content of run.json; empty if it cannot be read. The modules that need it then report that."""
+    """Return the content of run.json; empty if it cannot be read, which `squall.checkers.run_facts` reports."""
     try:
         info = json.loads((run_dir / RUN).read_text())
     except (OSError, ValueError, RecursionError):

@@ -84,8 +84,9 @@ class RecordRow(NamedTuple):
     other.
     """
     before: int
-    """Is the offset of the previous record that this reader got with the same `seg`; -1 if there is none. For an
-    EMPTY_POLL it is the first offset of the stretch; -1 if the reader did not move.
+    """Is the offset of the record that this reader got before this one from the partition; -1 if there is none, or if
+    the reader's position became unknown in between (`seg`). For an EMPTY_POLL it is the first offset of the stretch; -1
+    if the reader passed over no record that should still exist.
     """
     inside: int
     """Is 1 if the reader's previous record (`before`) came from the same poll, else 0."""
@@ -123,7 +124,8 @@ class ReportedBounds(NamedTuple):
     hw_before: int
     lso_before: int
     """Is the least value that `lso` may have: what the client had seen before in the same leader epoch; for a latest
-    offset also what it had seen in earlier epochs (KIP-207). -1 if it had seen none. `hw_before` is the same for `hw`.
+    offset also what it had seen in earlier epochs (KIP-207). -1 if it had seen none. `hw_before` is the least value of
+    `hw`, by the same rules.
     """
     t0: int
     t1: int
@@ -137,8 +139,9 @@ class Txn(NamedTuple):
     id: int
     """Is the index of its transactional id in History.names."""
     st: int
-    """Is OK if the transaction ended as `how` says, FAIL if it definitely did not commit, and INFO if it may have ended
-    either way; if its client never requested an end (`how` is NOT_ENDED), the broker can only have aborted it.
+    """Is OK if the transaction ended as `how` says, FAIL if it definitely did not commit, and INFO if its end is not
+    known. It is never OK if the client requested no end (`how` is NOT_ENDED): the broker can only have aborted the
+    transaction then.
     """
     how: int
     t0: int
@@ -156,7 +159,9 @@ class Txn(NamedTuple):
     because it was not answered and its client sent it again. See `LATE_END`.
     """
     late_abort: int
-    """Is 1 if an abort request of an earlier transaction may arrive only now, as `late_commit` for a commit request."""
+    """Is 1 if an abort request of an earlier transaction with the same producer id and epoch may arrive only now,
+    because it was not answered and its client sent it again.
+    """
     unanswered: int
     """Counts requests for its end that were sent and never answered; -1 if its client does not report it."""
 
@@ -186,8 +191,9 @@ class TxnOperation(NamedTuple):
 
 
 class InitProducerIdResult(NamedTuple):
-    """Records that a producer got its producer id and epoch for a transactional id, which fences all earlier producers
-    of that id; or that it was refused, and both are -1.
+    """Records the result of an InitProducerId request. Either the producer got a producer id and an epoch for its
+    transactional id, which fences all earlier producers with that id; or the request was refused, and `producer_id` and
+    `epoch` are -1.
     """
 
     t: int
@@ -360,7 +366,9 @@ class History:
     (`squall.checkers.history.seal`).
     """
     problem: HistoryProblem | None = None
-    """Says why reading stopped early; None if it did not. The lines before are a sound history that was cut short."""
+    """Says where and why reading stopped early; None if all lines were read. The lines before are a correct history
+    that was cut short, unless the problem is `untrusted`.
+    """
     names: list[str] = field(default_factory=list)
     """Lists the names of operations, errors, groups and transactional ids, to which other tables refer by index."""
     partitions: list[ObservedPartition] = field(default_factory=list)
@@ -384,8 +392,8 @@ class History:
     corrupt: int = 0
     """Counts received records whose payload did not verify."""
     holes: int = 0
-    """Counts received records that were not right behind the record that the same reader got before, and responses
-    without a record that moved a reader.
+    """Counts the places at which a reader passed over offsets: a received record that does not directly follow the
+    reader's previous one, and a stretch of offsets without a record (EMPTY_POLL).
     """
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions."""
@@ -397,7 +405,9 @@ class History:
     """Counts how often a member began at its group's committed position."""
     group_activities: GroupActivityCounter = field(default_factory=GroupActivityCounter)
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Maps each operation to the number of its outcomes: "ok" | "fail" | "info" | "error NAME"."""
+    """Maps each operation to its outcomes, and each outcome to how often it occurred: {"send": {"ok": 120, "info": 3}}.
+    Outcomes are "ok", "fail", "info" and "error NAME".
+    """
     declared: int = 0
     """Is the CRC-32 of the lines that declare partitions and topic settings (`seal.declared_seal`)."""
 

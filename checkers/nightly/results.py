@@ -21,7 +21,7 @@ class RunAttempt:
     attempt: int
     """Is the number of the attempt, from 1."""
     verdict: str
-    """Is one of VERDICTS."""
+    """Is "valid", "invalid", "unknown" or "no verdict"."""
     exit: int
     """Is the exit code of the command."""
     run: str
