@@ -29,8 +29,8 @@ ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)
 
 
 class MemberEvent(NamedTuple):
-    """Describes an action of a process on the partition, at `t` in ns of the history. `grave` is True if it may be the
-    cause.
+    """Describes an action of a process on the partition, at `t` in ns of the history. `grave` is True if the action may
+    be the cause of the finding.
     """
 
     t: int
@@ -81,7 +81,7 @@ class _MemberHistoryReader:
     it has none.
     """
     _asked: dict[int, int] = field(default_factory=dict)
-    """Maps an open poll to its process."""
+    """Maps the operation of a poll that has no answer yet to the polling process."""
 
     def take(self, line: Json) -> None:
         """Read one line of the history."""
@@ -126,9 +126,9 @@ class GroupMemberActions:
     problem: StorySubject
     group: str
     hold: OwnershipSpan | None
-    """Is the ownership of the member that committed past the record, when it committed."""
+    """Is the ownership of the member that committed a position beyond the skipped record, when it committed."""
     next: OwnershipSpan | None
-    """Is the ownership of the member that resumed beyond the record."""
+    """Is the ownership of the member that resumed beyond the skipped record."""
     commit: CommittedPosition | None = None
     ended: tuple[int, int] = (-1, -1)
     """Gives the time (ns) and status (OK, FAIL or INFO) of the completion of `commit`; (-1, -1) if it has none."""
@@ -340,7 +340,7 @@ def _read_after_release(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
     """Return the actions that led to a read after a release; None if the history does not show them. The release is the
-    end of the reader's last ownership before the read, as in `squall.checkers.anomalies.revoked_read`.
+    end of the reader's latest ownership that ended before the read.
     """
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:

@@ -24,7 +24,7 @@ STATES = ("acknowledged", "failed", "unknown")
 TOLD_AT_MOST = 4
 """Limits the outputs of one input that are described."""
 ANSWERED_WITHIN_S = 0.002
-"""Gives the time in seconds within which a member records an answer that has arrived."""
+"""Limits the seconds between the arrival of an answer at a member and the answer's entry in the history."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _InputHistory:
     """Maps a process to the (producer id, epoch) that it was given."""
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
-    """Maps an open request for committed offsets to its invocation."""
+    """Maps the operation of a request for committed offsets that has no answer yet to the request's invocation."""
     fetched: list[_FetchedPosition] = field(default_factory=list)
     """Lists the committed positions that members fetched, in the order of the answers."""
     named: set[tuple[int, str]] = field(default_factory=set)
@@ -182,7 +182,7 @@ class _InputHistory:
         return who._replace(more=f", the owner of {name} since {owner.since[self.part]:.3f} s")
 
     def _said(self, who: _ProcessMembership) -> str:
-        """Describe a process in words: its member id, which is long, is named once."""
+        """Describe a process in words. Only the first description of a member has the member id, because it is long."""
         if not who.group:
             return f"process {who.process}{who.more}"
         known = (who.process, who.member) in self.named
@@ -259,8 +259,9 @@ class _InputHistory:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[GroupPosition]:
-        """Yield the positions of `again` for a story: each commit once, followed by the older positions that members
-        fetched after it. Times are in seconds since `begin`.
+        """Yield the positions of members that read the input again, for a story. Each commit of a position after the
+        input comes once, followed by the older positions that members fetched although it had succeeded. Times are in
+        seconds since `begin`.
         """
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
@@ -326,8 +327,9 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def outputs_and_positions(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
-    """Return (values of the outputs, at most TOLD_AT_MOST; positions of `_InputHistory.positions`) for an input that
-    has several outputs; both are empty for any other finding.
+    """Return (values, positions) for an input that has several outputs: the values of at most TOLD_AT_MOST outputs, and
+    the committed and fetched positions that show which members read the input again. Both are empty for any other
+    finding.
     """
     trail = _trail_of(files, problem) if problem.name not in LOSSES else None
     if trail is None:

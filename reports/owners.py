@@ -23,7 +23,8 @@ CRASHED = "crashed"
 
 @dataclass(slots=True)
 class OwnershipSpan:
-    """Describes one ownership of the partition by a process. Times are in ns of the history, -1 if it did not happen.
+    """Describes one ownership of the partition by a process. Times are in ns of the history; a time is -1 if its event
+    did not happen.
     """
 
     process: int
@@ -38,17 +39,14 @@ class OwnershipSpan:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """Is when the process sent the last request by which the coordinator accepted it as the partition's owner: see
-    `squall.checkers.history.group_tables.PartitionOwnership.proved`.
+    """Is when the process sent its latest request that proves its ownership: a commit that the coordinator
+    acknowledged, or a heartbeat that was answered without an error while no fault kept brokers apart
+    (`PartitionOwnership.proved`).
     """
     last_generation: int = -1
-    """Is the last generation that assigned the partition to the process during the ownership, as
-    `squall.checkers.history.group_tables.PartitionOwnership.last_gen`.
-    """
+    """Is the latest generation that assigned the partition to the process during the ownership."""
     last_assigned_at: int = -1
-    """Is when the process first learned of its assignment in `last_generation`, as
-    `squall.checkers.history.group_tables.PartitionOwnership.told`.
-    """
+    """Is when the process first learned that `last_generation` assigns the partition to it."""
 
 
 @dataclass(slots=True)
@@ -58,8 +56,8 @@ class PartitionOwnershipReader:
     processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
-    """Lists (begin, end), in ns, of times in which a fault may have cut a broker off from the other brokers' decisions
-    (`squall.checkers.nemesis_log.apart`). A heartbeat that was sent then proves no ownership.
+    """Lists (begin, end), in ns, of times in which a fault may have kept a broker from learning what other brokers
+    decided (`squall.checkers.nemesis_log.apart`). A heartbeat that was sent in such a time proves no ownership.
     """
     found: list[OwnershipSpan] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
@@ -124,7 +122,9 @@ class PartitionOwnershipReader:
 
 
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
-    """Describe both owners, a sentence each; nothing if the history does not show them."""
+    """Describe the two members that owned the partition at once, a sentence each; nothing if the history does not show
+    them.
+    """
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or path.stat().st_size > HISTORY_LIMIT:
@@ -163,7 +163,9 @@ def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
 
 
 def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
-    """Return the last generation that assigned the partition to both; -1 if none is known."""
+    """Return the generation that assigned the partition to both processes: the latest one of each ownership, if the two
+    ownerships overlap and these are equal. Else -1.
+    """
     owned = earlier.ended < 0 or earlier.ended > later.assigned_at
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 

@@ -148,7 +148,9 @@ def _operations(
     found: Sequence[checks.CheckResult],
     groups: dict[str, list[LinkedWitnessGroup]],
 ) -> tuple[OperationsSection, str]:
-    """Return the section of operations, and why there is none."""
+    """Return the section of operations and an empty text. If making the section fails, return an empty section and the
+    error.
+    """
     try:
         return operations_section.section_of(files, rows, found, groups), ""
     except Exception as error:  # the page says so, and all the rest of it stands
@@ -250,8 +252,8 @@ def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
 
 
 def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
-    """Return (partition, its longest gap, its other metrics) from metrics.json, the longest gap first. The other
-    metrics have an additional key `acked`, the number of all acknowledged sends.
+    """Return (partition, its longest unavailability, its other metrics) from metrics.json, the longest unavailability
+    first. The other metrics have an additional key `acked`, the number of all acknowledged sends.
     """
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     partitions = mapping(files.metrics.get("partitions"))

@@ -48,16 +48,16 @@ class StorySubject:
     op: int = -1
     process: int = -1
     other: int = -1
-    """Is a number of the finding's first witness, as `op` and `process` are. Its meaning depends on the anomaly: see
-    `squall.checkers.anomalies.anomaly.AnomalyDefinition.other`.
+    """Is a further number of the finding's first witness, whose meaning depends on the anomaly: for `duplicate`, it is
+    the lowest offset at which the record was read. -1 if the anomaly has none (`AnomalyDefinition.other`).
     """
     evidence: str = ""
-    """Is the kind of evidence that shows the anomaly: final, reads or acks (see `squall.checkers.anomalies.anomaly`);
-    empty if the anomaly has no kinds.
+    """Is the kind of evidence that is needed to see the anomaly: "final" (the final reads alone), "reads" (also an
+    earlier read) or "acks" (also an acknowledgement). Empty if the anomaly has no kinds.
     """
     permitted: bool = False
     blames: str = ""
-    """Says in words whose fault it is, if it is not the cluster's."""
+    """Names the client that caused the finding, such as a program under test; empty if the cluster caused it."""
     records: tuple[tuple[int, str], ...] = ()
     """Lists (offset, content) of records of a coordinator's log that a broken invariant is about."""
     replicas: tuple[ReplicaOffsets, ...] = ()
@@ -79,8 +79,8 @@ def problems_of(files: RunFiles) -> list[StorySubject]:
     permitted losses.
 
     Each partition has one subject, its gravest anomaly; each transaction has one of its own. A broken invariant without
-    a partition is about the metadata log. If an anomaly is in several partitions, the partition with most of its
-    witnesses comes first. Its other partitions follow after every anomaly has had its first one.
+    a partition is about the metadata log. If an anomaly is in several partitions, only the partition with most of its
+    witnesses comes early. The anomaly's other partitions come after one partition of every other anomaly.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -112,8 +112,8 @@ def is_of_transactions(name: str) -> bool:
 
 
 def _gravity(problem: StorySubject) -> tuple[bool, int]:
-    """Order problems so that consequences come after their causes: data first, then transactions, then what readers
-    saw. Permitted problems come last.
+    """Return a sort key that puts causes before their consequences: first data, then transactions, groups, and readers.
+    Permitted problems come last.
     """
     order = (AnomalyFamily.DATA, AnomalyFamily.TRANSACTIONS, AnomalyFamily.GROUPS, AnomalyFamily.READERS)
     known = CATALOG.get(problem.name)

@@ -104,7 +104,7 @@ def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
 
 def _small(files: RunFiles, conversion: ConversionResult) -> dict[str, pa.Table]:
     """Return, by name, the tables that are made in memory: findings, witnesses, phases and trace events of the run's
-    files, and `names`. The last has the texts of `conversion` by the ids that the history's tables use.
+    files, and `names`. The table `names` maps the ids that the history's tables use to the texts in `conversion`.
     """
     findings = objects(files.verdict.get("anomalies"))
     witnesses = [(found, each) for found in findings for each in objects(found.get("witnesses"))]

@@ -53,8 +53,8 @@ def integer(value: Any, otherwise: int = -1) -> int:
 
 
 def traits_of(fault: Json) -> frozenset[str]:
-    """Return the traits of a fault (`squall.checkers.fault_traits`) from its line of nemesis.jsonl; for schema 1, from
-    its action.
+    """Return the traits of a fault, such as "takes down" or "cuts links", from its line of nemesis.jsonl. Lines of
+    schema 1 have no traits, so they are derived from the line's action.
     """
     if "traits" in fault:
         return frozenset(texts(fault["traits"]))
@@ -222,7 +222,9 @@ def read_run(path: Path) -> RunFiles:
 
 
 def _violations(files: RunFiles) -> list[Json]:
-    """Read violations.json, which only failing simulations have; if it is missing, return what run.json says of it."""
+    """Read violations.json, which only failing simulations have. If it is missing, return the broken invariant that
+    run.json names, or none.
+    """
     files.problems += [f"{each}." for each in simulated.read(files.path, files.run, {}).troubles]
     found, _ = simulated.listed(files.path)
     told = mapping(files.run.get(simulated.KEY))

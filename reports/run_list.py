@@ -57,7 +57,9 @@ class RunListEntry:
     p99_ms: float | None
     unavailable_s: float | None
     findings: tuple[str, ...]
-    """Lists the findings that are not permitted; else the reasons why nothing is proven."""
+    """Lists the findings that are not permitted. If there are none, or if the verdict is not `invalid`, the reasons of
+    the verdict follow.
+    """
     permitted: tuple[str, ...]
     """Lists the permitted findings, without losses."""
     loss: str
@@ -128,7 +130,7 @@ class _NightOfRunFolder:
         self._attempts = {Path(each.run).name: each for each in attempts if each.run}
 
     def forbids(self, run: str, verdict: Json) -> tuple[str, ...]:
-        """Return the anomalies that a run may show by its configuration, but not in this night."""
+        """Return the anomalies found in a run that the run's configuration permits and its night forbids."""
         attempt = self._attempts.get(run)
         if attempt is None or self._night is None:
             return attempt.unexpected if attempt else ()

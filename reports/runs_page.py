@@ -37,7 +37,9 @@ def render(root: Path, rows: Sequence[RunListEntry]) -> Path:
 
 
 def sentence(counts: Counter[str], losing: int) -> str:
-    """Say what the counts mean. `losing` is the number of valid runs that lost acknowledged records."""
+    """Say in words what the numbers of runs by verdict (`counts`) mean. `losing` is the number of valid runs that lost
+    acknowledged records.
+    """
     runs = "1 valid run" if losing == 1 else f"{losing} valid runs"
     lost = f" {runs} lost acknowledged records, as permitted." if losing else ""
     if counts["invalid"]:

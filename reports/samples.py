@@ -17,14 +17,15 @@ ROWS_LIMIT = 8_000_000
 """Limits the rows of a history that is read for a picture; for a larger one only each partition's longest gap is drawn.
 """
 POINTS = 6_000
-"""Limits the single latencies that are drawn; they are taken evenly."""
+"""Is roughly the number of sends whose latencies are drawn: of N acknowledged sends, every (N // POINTS)th."""
 SEND, POLL = 0, 1
 OK = 0
 
 
 @dataclass
 class LatencySamples:
-    """Holds the gaps in which writes waited, and single latencies; empty without a converted history."""
+    """Holds each partition's gaps, in which writes waited and none was acknowledged, and the latencies of single sends.
+    """
 
     gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
     points: Any = None
@@ -36,8 +37,9 @@ class LatencySamples:
 
 
 def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
-    """Return gaps and latencies between `begin` and `end` on the page's time axis, in seconds; fall back to
-    metrics.json.
+    """Return the gaps between `begin` and `end`, in seconds on the page's time axis, and the latencies of sends. If
+    `history/records.parquet` is missing, cannot be read or is too large (ROWS_LIMIT), return only the longest gap of
+    each partition, from metrics.json.
     """
     import numpy as np
     import pyarrow as pa

@@ -111,8 +111,8 @@ def _count(sent: Sequence[ProduceRequestSettings], fits: Callable[[ProduceReques
 
 
 def sent_sentences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings], seen_by: str) -> list[str]:
-    """Say in sentences which settings were asked for and which were sent. `seen_by` says what observed the Produce
-    requests, as in `ObservedProduceRequests`; empty if nothing did.
+    """Say in sentences which settings were asked for and which were sent. `seen_by` names what observed the Produce
+    requests: "the brokers" or "the frame relay"; empty if neither did.
     """
     first = f"Asked: {asked.text}."
     if not sent:

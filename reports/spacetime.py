@@ -38,10 +38,11 @@ _HEAD_H = 104
 _END_H = 60
 _CELL_W, _CELL_H = 19, 17
 _LATE_S = 0.002
-"""A message that arrives within this time of a moment is taken as its cause."""
+"""A message is taken as the cause of a moment if it arrived at most this number of seconds before or after the moment.
+"""
 _DROPPED_AT_MOST = 6
 _STEEP = 60.0
-"""Limits the fall in px of an arrow between brokers if it is not known when the message was sent."""
+"""Limits the height in px of an arrow between brokers if it is not known when the message was sent."""
 
 STYLE = """
 svg.spacetime { --s-ink: var(--ink, #16191d); --s-muted: var(--muted, #5b6470); --s-line: var(--line, #d5d9de);
@@ -155,7 +156,9 @@ def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _never_led(story: PartitionStory, epoch: int) -> str:
-    """Return the legend's text for an epoch whose leader never led, such as "epoch 3: broker 1 never led"."""
+    """Return the legend's text for an epoch in which no broker acted as leader. It names the broker that others took
+    for the leader, such as "epoch 3: broker 1 never led", if there is one.
+    """
     meant = [m.replica.leader for m in story.all_moments.moments if m.replica is not None and m.replica.epoch == epoch]
     known = [leader for leader in meant if leader >= 0]
     return f"epoch {epoch}: broker {known[0]} never led" if known else f"epoch {epoch}: nobody leads"
@@ -307,8 +310,8 @@ def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> 
 
 
 def _is_at(host: str, lane: str) -> bool:
-    """Return whether a host of simulated messages belongs to the lane. Brokers have a host each, and all clients share
-    theirs.
+    """Return whether `host`, the sender or receiver of a simulated message, belongs to the lane. A broker's lane is
+    named like its host. All clients share one host, which belongs to the lane of every client.
     """
     return host == lane if lane.isdigit() else not host.isdigit()
 

@@ -19,7 +19,9 @@ GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
 NARROW_BROKER_W = 188
 """Gives the width of a broker's column if there are more than three brokers, or if the log is not drawn."""
 WIDE = 1180
-"""Beyond this width columns are narrow, so that a page shows the picture at full size."""
+"""Brokers have narrow columns if the picture would otherwise be wider than this number of px, so that a page shows it
+at full size.
+"""
 LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
 LETTER_W, HEAD_LETTER_W = 6.7, 7.6
 """These are the approximate widths of a letter in a label and in a head."""
@@ -158,7 +160,9 @@ def window_of(story: PartitionStory) -> tuple[int, int]:
 def cells_of(
     replica: ReconstructedReplica, story: PartitionStory, window: tuple[int, int]
 ) -> list[tuple[int, int, str]]:
-    """Return (offset, epoch, letter) of the records that a log holds in the window."""
+    """Return (offset, epoch, letter) of the records that a log holds in the window. The letter is the record's name in
+    the story, or "·" for none.
+    """
     names = {(record.offset, record.epoch): record.name for record in story.records}
     found = []
     for offset in range(*window):

@@ -336,8 +336,8 @@ def _differs(facts: PartitionFacts, records: Sequence[LabelledRecord]) -> list[U
 
 
 def _old_position(facts: PartitionFacts, told: GroupPosition) -> str:
-    """Describe how a member fetched an old position: from which broker, and which fault that broker had when the newer
-    position was committed.
+    """Describe how a member fetched an old position: from which broker, and which fault was on that broker when the
+    newer position was committed.
     """
     old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
     by = f" by broker {told.broker}" if told.broker >= 0 else ""

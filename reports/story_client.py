@@ -23,7 +23,7 @@ class ProducerStall:
     """
 
     last: SentRecord | None
-    """Is the producer's last record that was acknowledged up to `since`; None if there is none."""
+    """Is the latest record of the producer that was acknowledged at or before `since`; None if there is none."""
     unanswered: tuple[SentRecord, ...]
     """Lists the producer's records after `last` that were not acknowledged before `until`, in order of sending."""
     fresh: SentRecord

@@ -140,7 +140,7 @@ class PartitionFacts:
     programs: set[int] = field(default_factory=set)
     """Holds the processes that are a program under test: their settings are known only from observed requests."""
     fresh: set[int] = field(default_factory=set)
-    """Holds the processes that are the harness's own writers after healing."""
+    """Holds the processes of fresh clients: writers that the harness starts after healing."""
     requests: ObservedProduceRequests = ObservedProduceRequests()
     outputs: tuple[int, ...] = ()
     """Lists the values of the output records if the finding is about one input record from which several outputs were

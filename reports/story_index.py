@@ -76,7 +76,9 @@ def rendered_stories_about(
 
 
 def _values_of(one: txn_story.TxnStory | None, problem: StorySubject) -> tuple[int, ...]:
-    """Return the values of the transactions' records in the partition that the finding names."""
+    """Return the values of the records that the story's transactions sent to the finding's partition, at most
+    RECORDS_AT_MOST. Empty if there is no story.
+    """
     parts = [part for txn in one.subjects for part in txn.parts] if one is not None else []
     return tuple(part.sent.value for part in parts if part.partition == problem.where)[:RECORDS_AT_MOST]
 

@@ -19,8 +19,8 @@ NAMED_AT_MOST = 12
 
 @dataclass(frozen=True, slots=True)
 class LabelledRecord:
-    """Describes a record that has a name in a story, and the offset at which the leader of `epoch` put it; -1 if not
-    known.
+    """Describes a record that has a name in a story. `offset` is where the leader of `epoch` put the record; each is -1
+    if it is not known.
     """
 
     name: str
@@ -102,12 +102,12 @@ def ids(nodes: Iterable[int]) -> str:
 
 
 def it(names: list[str]) -> str:
-    """Return the pronoun for this number of names."""
+    """Return the pronoun for this number of names: "it" or "them"."""
     return "it" if len(names) == 1 else "them"
 
 
 def are(records: list[LabelledRecord]) -> str:
-    """Return the verb for this number of records."""
+    """Return the verb for this number of records: "is" or "are"."""
     return "is" if len(records) == 1 else "are"
 
 
@@ -128,7 +128,7 @@ def known_words(
 
 
 def is_of_another(record: LabelledRecord, records: Iterable[LabelledRecord]) -> bool:
-    """Return whether another record was acknowledged at this one's offset before this one was sent."""
+    """Return whether another record had been acknowledged at this record's offset before this record was sent."""
     others = (each.sent for each in records if each.offset == record.offset and each is not record)
     return any(
         sent.state == ACKNOWLEDGED and sent.done is not None and sent.done <= record.sent.sent for sent in others

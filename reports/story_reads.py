@@ -24,11 +24,13 @@ class PolledRange(NamedTuple):
     lso: int
     final: bool
     listed: int = -1
-    """Holds the answer if the operation was a ListOffsets and no read; else -1."""
+    """Holds the offset that a ListOffsets request returned; -1 if the operation was a read."""
 
 
 class InvalidPosition(NamedTuple):
-    """Describes a reader whose position became impossible. `end` is the end of its leader's log."""
+    """Describes a reader whose position was found invalid, for the reason `kind` (one of THROWN). `log_start` and `end`
+    are the start and end of the leader's log.
+    """
 
     t: float
     process: int

@@ -155,7 +155,7 @@ def _terms(facts: PartitionFacts, offset: int) -> list[BrokerTraceLine]:
 
 
 def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
-    """Return whether the leader of that epoch no longer led at `t`, by its own trace."""
+    """Return whether the leader of the epoch that `term` begins no longer led at `t`, by its own trace."""
     ends = ("became_follower", "became_leader", "node_started")
     return any(e.node == term.node and e.name in ends and term.t < e.t <= t for e in facts.events)
 

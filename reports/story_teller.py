@@ -329,7 +329,7 @@ class _StoryBuilder:
         )  # fmt: skip
 
     def _known_batch(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
-        """Note that a broker took a batch for an earlier one: rightly, because it was sent again, or wrongly."""
+        """Note that a broker took a batch for an earlier one: rightly, because the batch was a retry, or wrongly."""
         start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
         names = " and ".join(r.name for r in about) or "what comes"

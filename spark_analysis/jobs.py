@@ -3,8 +3,9 @@
 `analyse` converts `RUN/history.jsonl` (`squall.checkers.history`), reads the tables, and writes
 
 - `anomalies/`: Parquet files with every witness, one row each;
-- `findings.json`: how many there are of each kind, and the first ones (`squall.spark_analysis.witnesses`);
-- `metrics.json` and `series.json`: see `squall.checkers.metrics`.
+- `findings.json`: how many witnesses each finding has, and some of them (`squall.spark_analysis.witnesses`);
+- `metrics.json`: latencies, unavailability and other measures (`squall.checkers.metrics`);
+- `series.json`: operations and latencies in each second of the run.
 """
 
 from __future__ import annotations
@@ -236,8 +237,8 @@ def _view(spark: SparkSession, context: MeasurementContext, view: views.SparkVie
 def analyse_converted(
     spark: SparkSession, run_dir: Path, out: Path, converted: ConversionResult, limits: StuckLimits | None = None
 ) -> Analysis:
-    """Analyse a converted history in a running session, and write the results into `out`. `limits` has the meaning that
-    it has in `analyse`.
+    """Analyse a converted history in a running session, and write the results into `out`. `limits` limits the time
+    without progress; None: as the run's plan says.
     """
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)

@@ -37,16 +37,16 @@ def views(context: MeasurementContext) -> tuple[str, ...]:
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
-    """Return SQL for a row that COUNTS aggregates. `name`, `a` and `b` have the meaning that they have in
-    `MeasurementRow`. `x` is summed and its minimum taken, and `took` is used for percentiles. All arguments but `name`
-    are SQL expressions.
+    """Return SQL for a row that COUNTS aggregates. `name` is the measure; `a` and `b` are its keys, such as a
+    partition. `x` is summed and its minimum taken, and `took` is used for percentiles. All arguments but `name` are SQL
+    expressions.
     """
     return f"named_struct('name', '{name}', 'a', int({a}), 'b', int({b}), 'x', bigint({x}), 'took', bigint({took}))"
 
 
 def _gap(name: str, a: str, b: str, since: str) -> str:
-    """Return SQL for a row that GAPS aggregates: a gap from `since` to the column `till`. `name`, `a` and `b` have the
-    meaning that they have in `MeasurementRow`. All arguments are SQL expressions.
+    """Return SQL for a row that GAPS aggregates: a gap from `since` to the column `till`. `name` is the measure; `a`
+    and `b` are its keys, such as a partition. All arguments are SQL expressions.
     """
     return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
 

@@ -40,9 +40,7 @@ class ConfigurationNight:
     """
     recovery_ms: float | None
     p99_ms: float | None
-    """Gives the median of the runs' p99 latencies, as in the trends; `p99_faulty_ms` gives the same for the time of
-    faults.
-    """
+    """Gives the median of the p99 latencies of the night's runs; `p99_faulty_ms` counts only sends during faults."""
     p99_faulty_ms: float | None
 
     @property
@@ -72,7 +70,9 @@ class ConfigurationHistory:
     nights: tuple[ConfigurationNight, ...]
     """Lists the nights, the latest first."""
     findings: tuple[FindingHistory, ...]
-    """Lists the findings: those that are not permitted first, then the latest."""
+    """Lists the findings: those that are not permitted, then the others, each group by its latest night, the latest
+    first.
+    """
     series: tuple[MeasureSeries, ...]
     runs: tuple[Row, ...]
     """Lists the runs of all nights, the latest first."""

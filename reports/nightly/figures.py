@@ -1,6 +1,6 @@
 """Draws the figures of a night's page as inline SVG: loss and unavailability at a glance, and measures over the nights.
 
-Text stays text, and colours are those of the page's light or dark mode, as in `squall.reports.figure`.
+Text is not converted to paths, and colours are those of the page's light or dark mode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SERIES = 8
 in most nights.
 """
 MARKERS = {("squall", "docker"): "D", ("kafka", "process"): "s", ("kafka", "docker"): "p"}
-"""Maps (target, runtime) to a marker. Squall's own processes and simulations have a circle, all others a triangle."""
+"""Maps (target, runtime) to a marker of matplotlib. All other pairs have a circle if the target is Squall, else a
+triangle.
+"""
 LEAST = 1e-5
 """Shares below this are drawn together with 0, which a logarithmic axis cannot show."""
 

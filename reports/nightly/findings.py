@@ -198,11 +198,12 @@ def general(text: str, partitions: Iterable[str]) -> str:
 
 
 def _fingerprint_place(cause: str, phase: str, fault: str, classes: str) -> str:
-    """Return when the finding happened, in words for its fingerprint: before any fault, or after one.
+    """Return the part of a finding's fingerprint that says when the finding happened: "before any fault" or "after a
+    fault".
 
-    The last fault and the phase of the run are left out: both depend on the seed, and the same bug shows after any
-    fault. If the cause is not known, the words are the phase and the faults of the run (`classes`), because nothing
-    else can distinguish two bugs.
+    The fault's kind and the phase of the run are left out: both depend on the seed, and the same bug shows after any
+    fault. If the cause is not known, the text is the phase and the faults of the run (`classes`), because nothing else
+    can distinguish two bugs.
     """
     if cause == NO_CAUSE:
         return f"{phase}, {classes}"

@@ -65,7 +65,9 @@ class NightlyReport:
 
     @property
     def counting(self) -> list[Row]:
-        """Returns the last attempt of each item, which is the attempt that counts."""
+        """Returns the attempt that counts of each item (a configuration with faults and a seed): the item's final
+        attempt.
+        """
         return [run for run in self.runs if run["counts"]]
 
     @property
@@ -114,14 +116,14 @@ class NightlyReport:
 
     @property
     def places(self) -> list[str]:
-        """Returns the columns of the table `beside`, sorted: each "target, runtime" that has a cell."""
+        """Returns the column heads of the table that `beside` returns, such as "squall, docker", sorted."""
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
     def vanished(self) -> list[tuple[FindingStatus, str]]:
-        """Returns (finding, explanation) for each finding of an earlier night that this night no longer has. The
-        explanation says that its configuration ran without it, or that the night permits it. Findings that were not
-        tested are left out.
+        """Returns (finding, explanation) for each finding of an earlier night that this night does not report. The
+        explanation says that the configuration ran tonight without the finding, or that the finding is permitted
+        tonight. Findings that were not tested are left out.
         """
         return [(each, why) for each in self.gone if (why := self._why_gone(each))]
 
@@ -212,9 +214,9 @@ class NightlyReport:
 
     @property
     def too_little(self) -> bool:
-        """Is True if the night proves too little. The night's own exit code decides if it is WELL or TOO_LITTLE,
-        because it knows the limits that held for the night. Otherwise True means that more than UNKNOWN_SHARE of the
-        items have no verdict.
+        """Is True if the night proves too little. An exit code of WELL or TOO_LITTLE decides, because `squall nightly`
+        chose the code by the limits of that night. With any other exit code, it is True if more than UNKNOWN_SHARE of
+        the items have no verdict.
         """
         if self.night["exit"] in (WELL, TOO_LITTLE):
             return bool(self.night["exit"] == TOO_LITTLE)

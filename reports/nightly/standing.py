@@ -34,7 +34,7 @@ class FindingStatus:
 
     @property
     def first(self) -> Row:
-        """Returns the row whose story is printed."""
+        """Returns the row whose story is printed: the row of the run with most witnesses."""
         return self.rows[0]
 
     @property
@@ -74,7 +74,7 @@ class FindingCard:
 
     @property
     def first(self) -> Row:
-        """Returns the row whose story is printed."""
+        """Returns the row whose story is printed: the first row of the card's first finding."""
         return self.findings[0].first
 
     @property
@@ -141,7 +141,9 @@ def wrong(row: Row) -> bool:
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """Return the key that rows of the same finding share: fingerprint, whose fault it is, and the broken promise."""
+    """Return the key that rows of the same finding share: the fingerprint, the target ("squall" or "kafka"), the broken
+    promise, and "never" if only the night forbids the finding.
+    """
     return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
 
@@ -151,10 +153,11 @@ def _promise(row: Row) -> str:
 
 
 def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
-    """Return the wrong findings of the last of `nights`, new ones first, and those of earlier nights that it does not
-    have.
+    """Return two lists: the findings of the latest of `nights`, new ones first, and the findings of earlier nights that
+    are missing in the latest one. `nights` is in order of time.
 
-    `findings` holds the rows of all these nights. Permitted findings are in neither list.
+    `findings` holds the rows of all these nights. A finding that its configuration permits is left out, unless its
+    night forbids it.
     """
     by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in filter(wrong, findings):

@@ -36,8 +36,8 @@ class NightSummary:
     new: int
     known: int
     gone: int
-    """Counts the findings of earlier nights that are gone. Of the nights that tested a finding's configuration again,
-    only the first counts it.
+    """Counts the findings of earlier nights that are gone. A finding counts only in the first night that tested its
+    configuration again.
     """
     lost: int
     """Counts the lost records of runs with a verdict, permitted or not."""

@@ -136,7 +136,7 @@ def _row(
 
 
 def _bars(txn: ObservedTxn, lane: str, own: Sequence[TxnMoment], scale: _TimeScale, middle: float) -> Iterable[str]:
-    """Draw the bars of a lane: the client's transaction, the coordinator's, the time until the marker."""
+    """Draw the bar of a lane, from the lane's first moment to its final one; in a partition's lane, to the marker."""
     if not own:
         return
     outcome = outcome_of(txn)

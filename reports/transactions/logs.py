@@ -65,7 +65,10 @@ class PartitionLog:
         return min(still) if still else max((each.offset + 1 for each in there), default=-1)
 
     def columns(self, txns: Sequence[ObservedTxn]) -> list[int | None]:
-        """Return the offsets to draw, those of these transactions first; None in the list is a gap."""
+        """Return the offsets to draw, ascending: those of `txns`, and one more at either side. If there are too many,
+        those of the transactions at the end of `txns` are left out. None in the list stands for left-out offsets in
+        between.
+        """
         wanted: list[int] = []
         for txn in txns:
             own = sorted(entry.offset for entry in self.entries.values() if entry.op == txn.op)

@@ -188,7 +188,7 @@ def error_name(code: int) -> str:
 def _of_reads(
     txn: ObservedTxn, found: TransactionFacts, partition: str, names: Mapping[int, str]
 ) -> Iterable[TxnMoment]:
-    """Yield the first time that a reader of each isolation level got one of the transaction's records there."""
+    """Yield, for each isolation level, the first read that returned one of the transaction's records in `partition`."""
     for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
         reads = [
             read

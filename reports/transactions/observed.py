@@ -15,7 +15,9 @@ COMMIT, ABORT, NOT_ENDED = "commit", "abort", "none"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PREPARE_COMMIT = "PrepareCommit"
 TRACES, LOGS = "traces", "logs"
-"""These are the sources of decisions and markers."""
+"""Decisions and markers come from the brokers' traces; if brokers write no traces (Apache Kafka), from their logs on
+disk.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class ObservedTxn:
     epoch: int = -1
     parts: list[TxnRecord] = field(default_factory=list)
     states: list[CoordinatorDecision] = field(default_factory=list)
-    """Lists the states that the coordinator gave it, in order."""
+    """Lists the states that the coordinator gave the transaction, in order."""
     markers: list[ObservedTxnMarker] = field(default_factory=list)
 
     @property

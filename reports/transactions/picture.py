@@ -1,8 +1,8 @@
 """Draws the story of a transaction as SVG: time downwards; its client, its coordinator, its partitions and their
-readers beside each other; logs with markers, aborted data and last stable offsets at each turn.
+readers beside each other. A partition's log, with markers, aborted data and last stable offset, is drawn beside each
+acknowledgement, marker and read.
 
-The picture needs no script and no network, and follows the reader's light or dark mode, as that of
-`squall.reports.spacetime` does.
+The picture needs no script and no network, and follows the reader's light or dark mode.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class _PictureLayout:
         return name if shown and self.columns.get(name) else ""
 
     def y_of(self, t: float) -> float:
-        """Return the y of a time: the y of the last row before it; a y above all rows if there is none."""
+        """Return the y of a time: the y of the latest row that is not after `t`, or a y above all rows if all are after
+        `t`.
+        """
         before = [row for row in self.rows if row.t <= t]
         return before[-1].y if before else self.rows[0].y - 10
 
@@ -116,8 +118,8 @@ def _rows(moments: Sequence[TxnMoment]) -> list[_PictureRow]:
 
 
 def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
-    """Draw a story of transactions as SVG. `ident` and `linked` have the meaning that they have in
-    `squall.reports.spacetime.draw`, but each moment has a sentence of its own.
+    """Draw a story of transactions as SVG. `ident` makes the ids unique if a page has several pictures. If `linked`,
+    each moment has the id IDENT-mN, and links to its sentence on the page, which has the id IDENT-lN.
     """
     layout = _PictureLayout(story)
     height = layout.bottom + 10
@@ -298,7 +300,7 @@ def _cell(
 
 def _bar(columns: Sequence[int | None], mark: int, x: float, y: float, width: float, colour: str) -> Iterable[str]:
     """Draw a bar in a log at the offset `mark` (a high watermark or last stable offset): before the first cell whose
-    offset is not below it. Draw nothing if the mark is outside of the picture.
+    offset is at least `mark`. Draw nothing if `mark` is outside of the picture.
     """
     known = [offset for offset in columns if offset is not None]
     if mark < 0 or not known or mark < known[0] or mark > known[-1] + 1:

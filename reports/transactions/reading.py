@@ -202,7 +202,9 @@ def _share_states(found: TransactionFacts, states: Sequence[CoordinatorDecision]
 
 
 def _runs(states: Sequence[CoordinatorDecision]) -> list[list[CoordinatorDecision]]:
-    """Split states into runs: each begins with an Ongoing that follows another state."""
+    """Split the states of a transactional id into transactions: each begins with an Ongoing that follows another state,
+    because the coordinator writes Ongoing again for each added partition. Empty and Dead are left out.
+    """
     runs: list[list[CoordinatorDecision]] = []
     for state in states:
         # A coordinator writes Ongoing again for each partition that is added.

@@ -44,7 +44,7 @@ from squall.reports.transactions.outcomes import (
 )
 
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
-"""Lists the anomalies that such a story explains."""
+"""Lists the anomalies that a story of transactions explains."""
 BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
 """Lists the kinds of moments that a story shows of the preceding transaction with the same transactional id."""
 BESIDE_S = 1.0
@@ -236,7 +236,7 @@ class _TxnStoryBuilder:
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
     def _with_marks(self, moment: TxnMoment) -> TxnMoment:
-        """Add to a transaction marker which broker requested it, and the last stable offset in the next response."""
+        """Add to a marker's moment the broker that requested it, and the watermarks in the next answer to a reader."""
         if moment.kind != "marked":
             return moment
         asked = asked_for(self._wires, moment)
@@ -339,7 +339,7 @@ class _TxnStoryBuilder:
                     yield TxnMoment(at, name, "truncates", f"broker {node} truncates", text)
 
     def _finally(self) -> Iterable[TxnMoment]:
-        """Yield moments of the final reads: records that they lack, and the LSO that a hanging transaction holds."""
+        """Yield moments of the final reads: records that no final read returned, and an LSO that cannot advance."""
         for partition in self.partitions:
             finals = [
                 told for told in self._found.watermarks.get(partition, ())
