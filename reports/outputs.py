@@ -89,7 +89,7 @@ class _InputHistory:
     """Maps a transaction, by the number of its operation, to the invocation that began it."""
     settings: dict[int, Json] = field(default_factory=dict)
     made: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Maps a process to the (producer id, epoch) that it was given."""
+    """Maps a process to the (producer id, epoch) that the coordinator gave it."""
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
     """Maps the operation of a request for committed offsets that has no answer yet to the request's invocation."""

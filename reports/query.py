@@ -88,7 +88,9 @@ def opened(run_dir: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
-    """Return the folder with the tables of the history: the run's own, or one in `spare`."""
+    """Return the folder with the tables of the history: the run's own, or one in `spare` if the run has none that can
+    be used.
+    """
     if (run_dir / FOLDER / CONVERSION).exists():
         try:
             conversion = read_conversion(run_dir)

@@ -312,7 +312,7 @@ def _read_traces(files: RunFiles) -> None:
 
 def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
     """Read events from nodes/N/broker.log if it is a log of Apache Kafka. `wall_ms` and `mono_ns` are one moment on the
-    wall clock, which the log uses, and on the history's clock. Without it (-1) nothing is read.
+    wall clock, which the log uses, and on the history's clock. If they are not known (-1), nothing is read.
     """
     if wall_ms < 0:
         return

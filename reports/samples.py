@@ -24,8 +24,7 @@ OK = 0
 
 @dataclass
 class LatencySamples:
-    """Holds each partition's gaps, in which writes waited and none was acknowledged, and the latencies of single sends.
-    """
+    """Holds each partition's gaps, in which writes waited and none was acknowledged, and latencies of single sends."""
 
     gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
     points: Any = None

@@ -38,8 +38,7 @@ _HEAD_H = 104
 _END_H = 60
 _CELL_W, _CELL_H = 19, 17
 _LATE_S = 0.002
-"""A message is taken as the cause of a moment if it arrived at most this number of seconds before or after the moment.
-"""
+"""A message may be the cause of a moment if it arrived at most this many seconds before or after the moment."""
 _DROPPED_AT_MOST = 6
 _STEEP = 60.0
 """Limits the height in px of an arrow between brokers if it is not known when the message was sent."""

@@ -91,7 +91,9 @@ def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) 
 
 
 def story_of(facts: PartitionFacts, acted: GroupMemberActions | None = None) -> PartitionStory:
-    """Return the story of these facts: of group members alone if they alone led to the finding."""
+    """Return the story of these facts. If group members alone led to the finding, it is a story of their actions
+    (`acted`).
+    """
     if acted is not None and acted.alone:
         return _of_members(facts, acted)
     producers = producers_of(facts)

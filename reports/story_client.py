@@ -1,5 +1,5 @@
-"""Describes a client that made no progress while fresh clients, which the harness started after healing, were served,
-and how these were served. Pure.
+"""Describes a client that made no progress, although fresh clients, which the harness started after healing, were
+served in that time. Pure.
 """
 
 from __future__ import annotations

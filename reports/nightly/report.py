@@ -92,7 +92,7 @@ class NightlyReport:
 
     @property
     def accepted(self) -> list[FindingCard]:
-        """Returns the cards whose findings are all accepted: they fail no night."""
+        """Returns the cards whose findings are all accepted: such findings do not make the night fail."""
         return [card for card in self.cards if card.state == ACCEPTED]
 
     @property

@@ -201,7 +201,7 @@ def length_of(txn: ObservedTxn) -> float:
 
 
 def _is_marked(txn: ObservedTxn, found: TransactionFacts) -> bool:
-    """Return whether every partition that its coordinator recorded has a marker; True if no trace shows markers."""
+    """Return whether every partition in the coordinator's decisions has a marker; True if no decision is known."""
     if not txn.decisions or not found.known:
         return True
     marked = {marker.partition for marker in txn.markers if not marker.error and not txn.contradicts(marker)}
