@@ -56,7 +56,7 @@ def unpack_wheel(name: str, into: Path) -> None:
     """Install the pinned wheel `name` (wheels/NAME.txt holds its version and hashes) into the folder `into`.
 
     The wheel is never installed into our own environment, because it has hundreds of megabytes that only some machines
-    need. Raise HarnessError with the end of the installer's output.
+    need. If pip fails, raise HarnessError with the end of its output.
     """
     arguments = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-compile", "--target", str(into)]
     run(

@@ -35,7 +35,9 @@ REFUSING = (21,)
 archive's ("shared class paths mismatch"), although both are equal.
 """
 TRY_AGAIN_S = 24 * 3600
-"""Gives the seconds after which a failed archive is tried again, because each try takes minutes out of a run."""
+"""Gives the seconds to wait, after an archive could not be made, before a run tries again. Each try makes a run minutes
+longer.
+"""
 _HEAP = "2g"
 """Gives the heap with which the archive is made. Such an archive fits all heaps below 32 GiB, whose pointers are
 compressed alike.
@@ -43,10 +45,11 @@ compressed alike.
 
 
 def class_archive(java: JavaRuntime, say: Say) -> Path | None:
-    """Return the archive for this Java and the installed PySpark; make it if there is none, which takes a minute.
+    """Return the path of the archive of Spark's classes for this Java and the installed PySpark. If there is none, make
+    it first: that takes a minute.
 
-    Return None if it cannot be made, and say so; Spark then only starts more slowly. If two processes need it at the
-    same time, one makes it and the other waits.
+    Return None if there can be no archive; Spark then only starts more slowly. If making it failed, `say` gets the
+    reason. If two processes need the archive at the same time, one makes it and the other waits.
     """
     name = _name(java)
     if name is None:
@@ -67,7 +70,9 @@ def class_archive(java: JavaRuntime, say: Say) -> Path | None:
 
 
 def class_archive_here(java: JavaRuntime) -> Path | None:
-    """Return the archive for this Java and the installed PySpark if it was made before; else None."""
+    """Return the path of the archive of Spark's classes for this Java and the installed PySpark, if it was made before;
+    else None.
+    """
     name = _name(java)
     file = cache_folder() / name / FILE if name is not None else None
     if file is None or not file.exists():

@@ -52,7 +52,7 @@ class Component:
 
 
 def components() -> list[Component]:
-    """Return all components. Those that every run uses come first."""
+    """Return everything that `squall setup` can install. The components that every run uses come first."""
 
     def spark(say: Say) -> None:
         class_archive(java(say), say)

@@ -80,8 +80,10 @@ def limits() -> list[ComponentStatus]:
 
 
 def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> list[ComponentStatus]:
-    """Return the status of these limits. cpus: usable CPUs; memory: bytes; disk: free bytes, and where; files: open
-    files.
+    """Compare what this machine has with the recommended minima, such as ENOUGH_CPUS, and return the result for each.
+
+    cpus: usable CPUs; memory: in bytes; disk: (free bytes, a path on that disk); files: how many files a process may
+    open.
     """
     slow = f"below {ENOUGH_CPUS} faults land late and tests have one lane"
     little = f"below {ENOUGH_MEMORY // GIB} GiB Spark may not fit beside the brokers"
@@ -125,7 +127,9 @@ def _better_python() -> str:
 
 
 def java_part() -> ComponentStatus:
-    """Return the status of Spark's Java, and of the archive of Spark's classes for it."""
+    """Return the version and path of the Java that runs Spark. Add a note if the first run has to fetch this Java, or
+    to make the archive of Spark's classes for it.
+    """
     there = java_here() or java_unpacked()
     if there is None:
         return ComponentStatus("Java", "", "the first run fetches one for Spark: 35 MB", typed("setup", "--java"))
@@ -137,7 +141,7 @@ def java_part() -> ComponentStatus:
 
 
 def toxiproxy_part() -> ComponentStatus:
-    """Return the status of Toxiproxy's server."""
+    """Return the version and path of Toxiproxy's server, or a note that the first run builds it."""
     there = toxiproxy.toxiproxy_here()
     if there is not None:
         return ComponentStatus("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
@@ -147,7 +151,9 @@ def toxiproxy_part() -> ComponentStatus:
 
 
 def engine_part() -> ComponentStatus:
-    """Return the status of the Docker engine, and of this checkout's images."""
+    """Return the version of the Docker engine. Add a note if the engine cannot be used, or if it has no image of
+    Squall's broker yet.
+    """
     lacks = engine_lacks()
     if lacks:
         costs = f"no --runtime docker, its tests are skipped: {lacks[0].what}"
@@ -181,7 +187,7 @@ def _compose() -> ComponentStatus:
 
 
 def kafka_part() -> ComponentStatus:
-    """Return the status of Apache Kafka."""
+    """Return the version of the Apache Kafka that is here, or a note of what is missing or will be fetched."""
     lacks = kafka_lacks()
     if lacks:
         costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
@@ -196,7 +202,7 @@ def kafka_part() -> ComponentStatus:
 
 
 def clients_part() -> ComponentStatus:
-    """Return the status of Kafka's client libraries."""
+    """Return the versions of the installed client libraries for Kafka, and a note that names the missing ones."""
     there = {name: found for name in CLIENTS if (found := installed_version(name))}
     said = ", ".join(f"{name} {found}" for name, found in there.items())
     if len(there) == len(CLIENTS):
@@ -217,14 +223,16 @@ def chromium_lacks() -> list[MissingDependency]:
 
 
 def chromium_part() -> ComponentStatus:
-    """Return the status of Chromium."""
+    """Return the path of Chromium, or a note that tests of pages are skipped without it, and how to install it."""
     if there := chromium_here():
         return ComponentStatus("Chromium", there)
     return ComponentStatus("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
 
 
 def allure_part() -> ComponentStatus:
-    """Return the status of Allure, and of npm, which fetches it."""
+    """Return the version of Allure, or a note that the first nightly run fetches it. Without npm, return a note that
+    nightly runs make no Allure page.
+    """
     if npm_here() is None:
         costs = "a night has no Allure page, only its results"
         return ComponentStatus("Allure", "", costs, remedy([MissingDependency("npm", ("npm",))]))

@@ -238,7 +238,9 @@ class SimTransport:
 
 
 class OneWayStream:
-    """Represents one direction of a connection."""
+    """Carries the bytes of one direction of a connection from `source` to `sink`: in order, after the link's delay, and
+    subject to the link's faults.
+    """
 
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
                  "source", "stream", "swallowed", "window", "wire")  # fmt: skip

@@ -32,14 +32,14 @@ class TracedWorld(Protocol):
         """
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to the trace of the node that `line["n"]` names. The simulator writes such lines beside the node's
-        own, so the run's digest ignores them.
+        """Add a line to the trace of the node that `line["n"]` names. The run's digest leaves the line out, because the
+        simulator writes it, not the node.
         """
 
 
 class OffsetTracer:
-    """Traces changes of replicas' offsets. `look` is called after each event, and compares the offsets with those of
-    its last call.
+    """Traces changes of each replica's log end offset and high watermark. `look` is called after each event, and
+    compares both with their values at its last call.
     """
 
     def __init__(self, world: TracedWorld) -> None:
@@ -47,7 +47,7 @@ class OffsetTracer:
         self._known: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Trace the offsets that have changed since the last look."""
+        """Add trace lines for replicas whose log has grown or whose high watermark has changed since the last call."""
         for node_id, node in self._world.nodes.items():
             if node.node is not None:
                 for hosted in node.node.replicas.hosted():

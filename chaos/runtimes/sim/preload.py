@@ -16,8 +16,8 @@ LATE = (
     "squall.workloads.topics",
 )
 """Names modules to load. The modules that handle the controller's requests, such as CreateTopics, are not listed:
-`preload_modules` finds them in the controller's table `COMMANDS`. `tests/sim/world/test_nothing_real.py` fails if
-another module is missing.
+`preload_modules` finds them in the controller's table `COMMANDS`. If a simulation loads a module that is neither here
+nor there, `tests/sim/world/test_nothing_real.py` fails.
 """
 
 

@@ -475,7 +475,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return the trace's path, relative to the run directory. It is the trace's key in the result of `files`."""
+        """Return the path of the node's trace.jsonl in the run directory. It is a key of the result of `files`."""
         return Path(f"nodes/{node}/trace.jsonl")
 
     @override

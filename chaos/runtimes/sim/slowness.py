@@ -1,4 +1,4 @@
-"""Limits a simulated node to a share of a CPU: stops it for most of each tenth of a second."""
+"""Limits a simulated node to a share of a CPU. With share 0.3, the node is stopped for 0.07 s of each 0.1 s."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class SlowedNode(Protocol):
 
 
 class CpuShareLimits:
-    """Holds the CPU limits on one node, by the fault's name. It stops the node and lets it continue so that it keeps to
-    the smallest of these shares. The limits survive restarts of the node.
+    """Holds the CPU limits on one node, by the fault's name, and applies the smallest share of them: the node is
+    stopped for the rest of each period of PERIOD_S. The limits survive restarts of the node.
     """
 
     def __init__(self, kernel: Kernel, node: SlowedNode) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class SimWorld(SimCore):
-    """Represents one simulated world, made from one seed."""
+    """Holds everything that one simulation consists of: clock, random streams and traces (`SimCore`), the network, the
+    nodes, and the violations of invariants that were found. The seed decides every random choice.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

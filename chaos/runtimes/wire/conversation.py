@@ -320,7 +320,7 @@ class FramedConnection(ABC):
         self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
 
     def _release(self, stream: StreamDirection, held: OvertakenFrame | None) -> None:
-        """Pass the held frame on, unless it has passed already."""
+        """Send `held`, a frame that a REORDER fault keeps back. Do nothing if it is None or was sent before."""
         if held is None or self._held.get(stream) is not held:
             return
         del self._held[stream]
