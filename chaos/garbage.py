@@ -24,8 +24,9 @@ _simulated_before = _stays = False
 def garbage_waits() -> Iterator[None]:
     """Collect garbage inside the block, or the decorated function, only when a simulation begins.
 
-    During a simulation, memory use would decide when a finaliser runs. Around many simulations this saves time, because
-    a collection after each simulation would search all objects that the earlier results still hold.
+    A collection during a simulation would run finalisers at a moment that depends on memory use, not on the seed. If
+    the block runs many simulations, this also saves time: a collection after each one would search all objects that the
+    earlier results still hold.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -37,10 +37,11 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 async def stoppable(work: Callable[[], Awaitable[None]], say: Say) -> None:
-    """Run `work` under trio. The first signal cancels `work`; while it ends, each further signal is answered with a
-    line.
+    """Run `work` under trio. The first signal cancels `work`. Until `work` has ended, each further signal only prints a
+    line, by `say`.
 
-    Raise KeyboardInterrupt after `work` has ended if there was a signal, even if `work` raised another exception since.
+    If there was a signal, raise KeyboardInterrupt after `work` has ended, even if `work` raised another exception
+    meanwhile.
     """
     import trio
 

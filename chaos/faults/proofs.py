@@ -84,7 +84,9 @@ def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str
 
 
 def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that one node was gone and came back."""
+    """Return "" if the node's OS process was gone, was gone at a random moment of the fault too, and the node came
+    back; else what is missing.
+    """
     if not mapping(seen.get("down")).get("gone"):
         return "the node was not gone"
     if missing := stayed_down(seen, hit):
@@ -93,7 +95,7 @@ def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> 
 
 
 def damaged(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a file was changed on a node that was gone and came back."""
+    """Return "" if a node was down and came back, and one of its files was changed; else what is missing."""
     done = mapping(seen.get("damaged"))
     if not done.get("path") or "before" not in done or done.get("before") == done.get("after"):
         return "no file is another than before"
@@ -101,7 +103,7 @@ def damaged(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def rotten(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a file was changed."""
+    """Return "" if the bits of at least one file were flipped; else a message that no file has changed."""
     changed = any(each.get("before") != each.get("after") for each in objects(seen.get("rotten")) if each.get("path"))
     return "" if changed else "no file is another than before"
 
@@ -117,7 +119,7 @@ calls: writes, fsyncs and sends, which only the simulator counts.
 
 
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that nodes were paused. Each node must have been stopped when it was paused, in
+    """Return "" if the nodes were paused; else what is missing. Each node must have been stopped when it was paused, in
     the middle and at the end. It must have answered no probe, and done nothing between the first and the last
     inspection.
     """
@@ -200,7 +202,7 @@ def _proven(seen: Json) -> str:
 
 
 def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that links answered before the cut, not during it, and again afterwards."""
+    """Return "" if links answered before the cut, not during it, and again afterwards; else what is missing."""
     links, before, after = texts(seen.get("links")), texts(seen.get("before")), objects(seen.get("after"))
     # A cut of one kind of traffic probes only the links that answered before. A whole cut probes all of its links: one
     # that was dead before must be silent, too.
@@ -221,8 +223,8 @@ def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def wrong_way(seen: Json) -> str:
-    """Return which link was cut in the wrong direction: requests passed although they were to be cut, or did not pass
-    although only responses were to be cut. Empty: no link was.
+    """Name a link that was cut in the wrong direction: a request passed although requests were to be cut, or a request
+    did not pass although only responses were to be cut. Return "" if there is no such link.
     """
     proven = texts(seen.get("proven"))
     for way in objects(seen.get("ways")):
@@ -236,8 +238,8 @@ def wrong_way(seen: Json) -> str:
 
 
 def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that links never answered while cut, answered some times while healed, and at the
-    end.
+    """Return "" if the links answered no probe while they were cut, some between the cuts, and all at the end; else
+    what is missing.
     """
     turns, after = objects(seen.get("turns")), objects(seen.get("after"))
     if not turns or any(turn.get("down") != 0 for turn in turns) or not any(turn.get("up") for turn in turns):
@@ -264,8 +266,8 @@ def compared(*numbers: str) -> Verify:
 
 
 def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str, Sequence[Json]]) -> str:
-    """Return what is missing in the measurements of the links that prove a fault (`proven`). Each must have a round
-    trip during the fault, and one before or after it.
+    """Return "" if each link in `proven` has a round trip during the fault, and one before or after it; else a message
+    that names the first link that has not. Only the links in `proven` count as proof of the fault.
 
     measured: a list of probes for each of "before", "during" and "after", in the order of `links`.
     """
@@ -288,7 +290,7 @@ def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that connections were open, and were reset."""
+    """Return "" if connections were open and all of them were reset; else what is missing."""
     opened, ended = texts(seen.get("opened")), mapping(seen.get("ended"))
     if not opened or not set(opened) <= set(texts(seen.get("links"))) or not objects(seen.get("resets")):
         return "no connection over its links was open"
@@ -314,8 +316,8 @@ def leadership_changed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]
 
 
 def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that the fault `topics` has changed a topic in the way that its parameter `how`
-    names, for instance that it has added partitions.
+    """Return "" if the fault `topics` changed a topic in the way that its parameter `how` names, for instance added
+    partitions; else what is missing.
     """
     match params.get("how"):
         case "churn" | "remake":
@@ -340,8 +342,8 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
 
 
 def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a crashed client has a successor, or that a paused client did operations
-    only before and after a gap.
+    """Return "" if a crashed client has a successor, or if a paused client did operations before and after the pause
+    but none during it; else what is missing.
     """
     if params.get("how") == "crash":
         gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
@@ -351,9 +353,9 @@ def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[
 
 
 def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that the fault made a zombie: a client was stopped inside a transaction, its
-    successor ended a transaction meanwhile, and the stopped client then tried to send records and to end its
-    transaction. This does not check that the broker refused the zombie.
+    """Return "" if the fault made a zombie; else what is missing. A client must have been stopped inside a transaction,
+    its successor must have ended a transaction meanwhile, and the stopped client must then have tried to send records
+    and to end its transaction. This does not check that the broker refused the zombie.
     """
     zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
     if zombie < 0:
@@ -372,8 +374,8 @@ FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
 
 
 def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a coordinator still listed a member that had crashed, and then removed it or
-    gave its place to a successor.
+    """Return "" if a coordinator still listed a member that had crashed, and then removed it or gave its place to a
+    successor; else what is missing.
     """
     gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
     if seen.get("listed") is not True:
@@ -384,8 +386,8 @@ def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
 
 
 def instance_id_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that two clients had one instance id, and that the coordinator refused one of the
-    two because of the other.
+    """Return "" if two clients had one instance id, and the coordinator refused one of them because of the other; else
+    what is missing.
 
     In a classic group the newer client takes over (KIP-345). In a consumer group the owner of the id keeps it
     (KIP-848): mostly the older client, unless its session was over when the newer one joined.

@@ -61,7 +61,9 @@ def partition_cuts(
 
 
 def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, Cut]]:
-    """Return how to cut the connections of one link. one_way: cut only what the link's source sends to its target."""
+    """Return the cut of one link's connections. manner: refuse them, drop their bytes or hold them. one_way: cut only
+    what the link's source sends to its target.
+    """
     if not one_way:
         return [(link, Cut(manner))]
     if isinstance(link.source, int):
@@ -91,8 +93,8 @@ def _both_ways(ours: Sequence[int], others: Sequence[int]) -> set[Pair]:
 
 
 def _ring(order: Sequence[int]) -> set[Pair]:
-    """Return the pairs of Jepsen's majorities-ring: each broker hears the majority around itself, so no two brokers
-    hear the same majority.
+    """Return the pairs (a, b) for which Jepsen's majorities-ring cuts what a sends to b. Each broker hears only the
+    majority around itself, so no two brokers hear the same majority.
     """
     count = len(order)
     majority = count // 2 + 1
@@ -105,7 +107,9 @@ def _ring(order: Sequence[int]) -> set[Pair]:
 
 
 def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
-    """Return how to cut the links so that for each pair (a, b) no byte that broker a sends reaches broker b."""
+    """Return the cut of each link, so that for each pair (a, b) no byte that broker a sends reaches broker b. manner:
+    refuse connections, drop bytes or hold them.
+    """
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
         # A refusal ends whole connections. If nothing passes either way, each side's connections are cut whole.

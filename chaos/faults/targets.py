@@ -96,8 +96,8 @@ class CoordinatorKeys(NamedTuple):
     """
 
     def lacks(self, wanted: str) -> str:
-        """Return "" if the workload has the transactional id or group `wanted`; else a message that says why not. An
-        empty `wanted` means any name.
+        """Return an error message if the workload has no transactional id and no group named `wanted`; else "". An
+        empty `wanted` means any of them.
         """
         names = (*self.ids, *self.groups)
         if not names:
@@ -120,7 +120,7 @@ def of_clients(target: str) -> bool:
 
 def check_target(here: str, target: str) -> tuple[str, str]:
     """Split a target such as "leader:orders-0-1" into kind and argument. Leave out the brokers after `not`. Raise
-    FaultError if the text is no target.
+    FaultError if the text is no target. here: how the message names the fault.
     """
     target, but = _split(target)
     kind, colon, argument = target.partition(":")
@@ -176,7 +176,7 @@ def _check_but(here: str, target: str, kind: str, but: str) -> None:
 
 def link_ends(here: str, target: str) -> tuple[str, str]:
     """Return the targets of a link's two ends, such as `node:1` and `leader:orders-0-1`. Raise FaultError if the target
-    is no link.
+    is no link. here: how the message names the fault.
     """
     source, arrow, end = target.partition(":")[2].partition("->")
     if not arrow or not source.strip() or not end.strip():
@@ -229,8 +229,9 @@ def check_feasible(
 def check_clients(
     target: str, clients: WorkloadClients, here: str, *, transactional: bool, named: bool = False
 ) -> None:
-    """Raise FaultError, when a plan is made, for a client that its workload does not have. `transactional`: the client
-    must be able to become a zombie; `named`: the client must have an instance id.
+    """Raise FaultError, when a plan is made, for a client that its workload does not have. here: how messages name the
+    fault, such as "fault 3 (kill)". transactional: the client must be able to become a zombie. named: the client must
+    have an instance id.
     """
     kind, argument = check_target(here, target)
     if kind not in CLIENT_TARGETS:
@@ -245,16 +246,14 @@ def check_clients(
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
-    """Return "" if `ids` contains the transactional id `wanted`; else a message that says why not. An empty `wanted`
-    means any id.
+    """Return an error message if the transactional id `wanted` is not in `ids`; else "". An empty `wanted` means any
+    id.
     """
     return CoordinatorKeys(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
 def no_such_group(wanted: str, groups: Sequence[str]) -> str:
-    """Return "" if `groups` contains the group `wanted`; else a message that says why not. An empty `wanted` means any
-    group.
-    """
+    """Return an error message if the group `wanted` is not in `groups`; else "". An empty `wanted` means any group."""
     return CoordinatorKeys(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
 
 

@@ -78,7 +78,9 @@ class AfterFaultCondition:
 
 @dataclass(frozen=True, slots=True)
 class StateCondition:
-    """Is true while the transaction of a transactional id, or a group, is in a state, or is not in it."""
+    """Is true while a transaction, or a group, is in the state `state`; if `is_not` is True, while it is in another
+    known state.
+    """
 
     id: str
     """Names the transactional id, or the group."""
@@ -103,8 +105,8 @@ Condition = NumericCondition | AfterFaultCondition | StateCondition
 
 
 def parse(here: str, when: str) -> tuple[Condition, ...]:
-    """Return the parts of a plan's `when`, which must all be true at once. Raise FaultError if the text is no
-    condition. here: how messages name the fault, such as "fault 3 (kill)".
+    """Return the parts of a fault's condition (its `when`), which must all be true at once. Raise FaultError if the
+    text is no condition. here: how messages name the fault, such as "fault 3 (kill)".
     """
     parts = [_part(here, when, each) for each in _AND.split(when.strip())]
     if why := _never(parts):
@@ -145,7 +147,7 @@ class ConditionScope:
 
     faults: int
     places: Sequence[str]
-    """Lists the partitions, as TOPIC-N."""
+    """Lists the workload's partitions, as TOPIC-N."""
     nodes: Sequence[int]
     uncounted: str = ""
     """Says why the plan's brokers do not count their writes, fsyncs and sends; empty if they do."""
@@ -163,8 +165,8 @@ def uncounted(runtime: str, target: str) -> str:
 
 
 def counts_calls(when: str) -> bool:
-    """Return whether this `when`, already checked, needs brokers that count their writes, fsyncs and sends. False for
-    an empty `when`.
+    """Return whether a fault's condition, already checked, needs brokers that count their writes, fsyncs and sends.
+    False for an empty text: the fault has no condition.
     """
     parts = parse("when", when) if when else ()
     return any(isinstance(part, NumericCondition) and part.subject in OF_CALLS for part in parts)
@@ -172,7 +174,7 @@ def counts_calls(when: str) -> bool:
 
 def check(here: str, when: str, itself: int, scope: ConditionScope) -> None:
     """Raise FaultError if the condition can never be true in this plan. The message lists all that is wrong, a line
-    each. itself: the number of the waiting fault.
+    each. here: how it names the fault, such as "fault 3 (kill)". itself: the number of the waiting fault.
     """
     parts: list[Condition] = []
     wrong: list[str] = []
@@ -206,7 +208,9 @@ def _impossible(condition: Condition, itself: int, scope: ConditionScope) -> str
 
 
 def looks_at_cluster(condition: Condition) -> bool:
-    """Return whether the condition needs a leader, an ISR or the controller, for which brokers must be asked."""
+    """Return whether brokers must be asked to evaluate the condition: it needs a leader, an ISR, the controller, or the
+    state of a transaction or group.
+    """
     return isinstance(condition, StateCondition) or (
         isinstance(condition, NumericCondition) and condition.subject not in OF_CALLS
     )
@@ -242,9 +246,8 @@ def _never(parts: Sequence[Condition]) -> str:
 
 
 def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
-    """Return a sentence for each partition, broker or controller of which the conditions require a number that is
-    impossible in this cluster, such as 5 in-sync replicas if there are 3 brokers. The sentence lists the possible
-    numbers.
+    """Return a sentence for each number (such as the size of an ISR) that can never have a value that the conditions
+    require: 5 in-sync replicas if there are 3 brokers. The sentence lists the possible values.
     """
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     found = []
@@ -299,7 +302,9 @@ def renumbered_faults(faults: Sequence[Mapping[str, Any]], which: Sequence[int])
 
 
 def _renamed(part: str, new: Mapping[int, int]) -> str:
-    """Return a part of a condition with the new number of the fault that it names. Empty if that fault is left out."""
+    """Return one part of a condition. If it waits for a fault ("after fault 2 ended"), replace the fault's number by
+    the new one; return "" if that fault has no new number, because it is left out.
+    """
     after = _AFTER.fullmatch(part)
     if after is None:
         return part

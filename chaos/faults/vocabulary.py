@@ -41,14 +41,17 @@ kind that does the same in Squall.
 
 
 def unknown_kind(name: str) -> str:
-    """Return a hint for an unknown name: the kind that was probably meant, or else the names of all kinds."""
+    """Return a hint for a kind of fault that does not exist: the kind that was probably meant, or else all that exist.
+    """
     if name in ELSEWHERE:
         return f"here it is {ELSEWHERE[name]} (docs/faults.md)"
     return did_you_mean(name, KINDS)
 
 
 def kind_of(here: str, action: str) -> FaultKind:
-    """Return the kind of that name. Raise FaultError if there is none."""
+    """Return the definition of the fault that a plan calls `action`, such as "kill". Raise FaultError if no fault has
+    this name. here: how the message names the fault.
+    """
     kind = KINDS.get(action)
     if kind is None:
         raise FaultError(f"{here}: unknown action {action!r}: {unknown_kind(action)}")

@@ -23,7 +23,7 @@ def objects(value: object) -> list[Json]:
 
 
 def texts(value: object) -> list[str]:
-    """Return the members of a list as text; [] if the value is no list."""
+    """Return the members of a list, each converted to a str; [] if the value is no list."""
     return [str(each) for each in value] if isinstance(value, (list, tuple)) else []
 
 
@@ -169,7 +169,7 @@ def _struck(frame: Json) -> str:
 
 
 def nth(params: Json) -> str:
-    """Return the parameter `nth` in words, as in "its 2nd write"."""
+    """Return in words which call or request a fault hits, by the parameter `nth`: "next", "2nd", "3rd"."""
     found = number(params.get("nth"))
     count = 1 if found is None else int(found)
     return {1: "next", 2: "2nd", 3: "3rd"}.get(count, f"{count}th")

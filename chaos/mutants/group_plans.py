@@ -24,7 +24,9 @@ OF_GROUPS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "200",
 }
-"""Holds broker settings for one coordinator, which does not wait long for a group's first members."""
+"""Holds broker settings: one partition for committed offsets, so that one broker coordinates all groups; a low limit
+for session time-outs; and a short wait for a new group's first members.
+"""
 COMMON: Mapping[str, Any] = {
     "replication_factor": 3,
     "min_isr": 2,

@@ -29,7 +29,7 @@ class FailureKind(Protocol):
 
     @property
     def kind(self) -> str:
-        """Is "invariant", "anomaly", "liveness", "deadlock" or "crash"."""
+        """Says which kind of check the plan failed: "invariant", "anomaly", "liveness", "deadlock" or "crash"."""
 
     @property
     def name(self) -> str:
@@ -37,8 +37,8 @@ class FailureKind(Protocol):
 
 
 Run = Callable[[Plan, str | None], FailureKind | None]
-"""Simulates a plan, with the mutant of that id or (None) without a mutant. Raises HarnessError if nothing could be
-judged.
+"""Simulates a plan and returns how it failed; None if it passed. The second argument is the id of the mutant to plant;
+None: no mutant. Raises HarnessError if nothing could be judged.
 """
 Shrink = Callable[[Plan, FailureKind, Callable[[Plan], FailureKind | None]], tuple[Plan, int]]
 """Returns the smallest plan that fails in the same way, and its number of steps: operations and faults.
@@ -54,7 +54,9 @@ that is planted here shows with fewer.
 
 @dataclass(frozen=True, slots=True)
 class MutantHuntResult:
-    """Holds the result of a hunt for one mutant."""
+    """Says how a hunt for one mutant ended: which plan and check found it, after how many seeds, and which seeds gave a
+    false alarm.
+    """
 
     mutant: str
     tried: int
@@ -83,7 +85,9 @@ class MutantHuntResult:
 
     @property
     def plans_text(self) -> str:
-        """Returns the number of tried plans as text: "5"; or "1 (seed 107)" if the first seed was not 0."""
+        """Returns the number of tried plans as text, such as "5". Adds the seed that found the mutant if the number
+        does not show it: "1 (seed 107)" if the seeds began at 107.
+        """
         plain = self.seed is None or self.seed == self.tried - 1
         return str(self.tried) if plain else f"{self.tried} (seed {self.seed})"
 
@@ -122,8 +126,8 @@ class FailingPlan:
 
 @dataclass(slots=True)
 class MutantSearch:
-    """Searches the seeds for plans that find the mutant, until `budget_s` of CPU time is spent. Records false alarms
-    and troubles.
+    """Searches the seeds for plans that find the mutant, until `budget_s` of CPU time is spent. Records the seeds that
+    gave a false alarm, and those that could not be judged (`troubles`).
     """
 
     mutant: Mutant
@@ -132,7 +136,7 @@ class MutantSearch:
     budget_s: float
     clock: Callable[[], float]
     plan: Callable[[int], Plan]
-    """Makes the plan of a seed."""
+    """Returns the plan that is tried for a seed."""
     tried: int = 0
     spent_s: float = 0.0
     """Gives the CPU seconds inside `next_failing_plan`. What the caller does between two calls does not count."""
@@ -222,8 +226,8 @@ def hunt(
     """Try the plans of seeds until one finds the mutant, or `budget_s` of CPU time is spent.
 
     run: simulates a plan with or without a mutant. plan: makes the plan of a seed, in place of the mutant's own. named:
-    continue until a check in `Mutant.expected` finds the mutant; a find by another check is the result only if none of
-    these finds it.
+    continue until a check in `Mutant.expected` finds the mutant. If none does, the result is the first plan that found
+    the mutant by another check.
 
     If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next plan that finds the mutant, at most
     `more` times and within the rest of the budget. It keeps the plan with the fewest steps. say: gets a line for each

@@ -33,7 +33,7 @@ QUICK: Mapping[str, str] = {
     "controller.quorum.election.backoff.max.ms": "100",
     "controller.quorum.request.timeout.ms": "400",
 }
-"""Holds the time-outs of a hunt's brokers."""
+"""Holds broker settings with short time-outs, so that brokers notice within a second that another one is gone."""
 REBALANCING: Mapping[str, str] = {
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "1",
@@ -131,7 +131,8 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
 
 def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
     """Return faults that take nodes down one after the other while links are slow, so that responses are in flight and
-    followers lag.
+    followers lag. The times are drawn from the seed and the mutant's id. most_ms: the longest delay of a link, without
+    jitter.
     """
     rng = draw(seed, mutant)
     kills = killings(rng, rounds=rounds)
@@ -147,6 +148,8 @@ def somewhat_late(seed: int, mutant: str) -> list[Values]:
 
 
 def slow_links(rng: Random, at_s: float, duration_s: float, *, most_ms: int = 80) -> Values:
-    """Return a fault that delays everything between brokers: followers lag, and responses are in flight for long."""
+    """Return a fault that delays everything between brokers: followers lag, and responses are in flight for long.
+    most_ms: the longest delay, without jitter.
+    """
     latency_ms = rng.choice([ms for ms in (10, 20, 40, 80, 150, 250) if ms <= most_ms])
     return fault(at_s, duration_s, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms // 2)

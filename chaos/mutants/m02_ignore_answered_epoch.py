@@ -22,7 +22,9 @@ def divergence(
 
 
 def truncation_target(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> int:
-    """Return the leader's end offset, whether or not this log knows that epoch."""
+    """Return the end offset that the leader answered for `epoch`, even if the follower's log has no records of this
+    epoch. The correct function then truncates to the end of an earlier epoch.
+    """
     return min(end_offset, self.log_end_offset)
 
 

@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:
-    """Replace the file, and mark it as clean before it is durable."""
+    """Replace the file of leader epochs, and mark it as written before it is synced."""
     rows = [f"{epoch} {start}" for epoch, start in self.entries]
     replace_unsynced(self._fs, self._path, "\n".join(["0", str(len(rows)), *rows, ""]).encode())
     self.dirty = False

@@ -17,8 +17,8 @@ def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: in
 
 
 def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) -> Effects:
-    """Discard the log and begin an empty one at the leader's log start offset, even if the follower's log was too long
-    and not too old.
+    """Discard the log and begin an empty one at the leader's log start offset. The correct function only truncates a
+    log that is longer than the leader's.
     """
     return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
 

@@ -32,7 +32,8 @@ def plan(seed: int) -> Plan:
 
 def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower is fenced, and is wrongly admitted to the ISR. The other replicas die, so that
-    it is the last member. It loses its power, and is elected with what is left of its log.
+    the fenced follower is the last member of the ISR. Then it loses its power, and is elected with what is left of its
+    log.
     """
     rng = draw(seed, "12: seen")
     faults = [

@@ -53,8 +53,8 @@ def plan(seed: int) -> Plan:
 
 def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower is fenced and lacks just the last record. The other follower has this record,
-    and becomes leader before it learns that the record is committed. It lets the first follower join the ISR, but the
-    response with the record is late. Then it dies.
+    and becomes leader before it learns that the record is committed. The new leader lets the first follower join the
+    ISR, but the response with the record is late. Then the new leader dies.
     """
     rng = draw(seed, "14: seen")
     faults = [

@@ -32,7 +32,8 @@ def plan(seed: int) -> Plan:
 
 
 def alone_by_a_cut(seed: int, mutant: str) -> Plan:
-    """Return a plan that cuts all followers off from a leader, which dies meanwhile.
+    """Return a plan that cuts all followers off from a leader, which dies meanwhile. mutant: the mutant's id, from
+    which (with the seed) the times are drawn.
 
     Its followers run and are eligible (KIP-966), so that one of them is elected at once. A correct leader has committed
     nothing without them: so the plan accepts no loss.

@@ -37,12 +37,11 @@ def plan(seed: int) -> Plan:
 
 
 def client_visible_plan(seed: int) -> Plan:
-    """Return a plan in which a follower leaves the ISR and joins it again, as its leader learns from AlterPartition
-    responses. Both changes reach the leader a second time, late, in metadata. By then the follower is cut off from the
-    leader.
+    """Return a plan in which a follower leaves the ISR and joins it again. The leader learns both changes from
+    AlterPartition responses, and again, late, from metadata. By then the follower is cut off from the leader.
 
-    The leader applies the outdated removal again, and commits records without the follower. Then the leader dies. To
-    the controller the follower is in the ISR.
+    The leader applies the outdated removal again, and commits records without the follower. Then the leader dies. The
+    controller still counts the follower as in sync.
     """
     rng = draw(seed, "24: seen")
     cut_s = 2.1 + rng.uniform(0.15, 0.3)

@@ -16,7 +16,8 @@ _SOUND = ProducerRules.is_verified
 
 
 def is_verified(self: ProducerRules, asked: VerificationStateEntry | None, epoch: int) -> bool:
-    """Return True in transactions V1, without asking the coordinator."""
+    """Return True for clients of transactions V1, without asking the coordinator; decide correctly for clients of V2.
+    """
     return asked is None or not asked.raises_epoch or _SOUND(self, asked, epoch)
 
 

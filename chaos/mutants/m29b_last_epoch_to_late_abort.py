@@ -24,9 +24,8 @@ def first_epoch(self: TransactionCoordinatorShard) -> int:
 
 
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-    """Return whether the epoch of an EndTxn is valid. The correct function refuses every EndTxn once the transaction is
-    in epoch 32,767, which only the coordinator uses, to fence. This function accepts it. So a client's abort after the
-    time-out counts as a retry.
+    """Return whether the epoch of an EndTxn is valid. Unlike the correct function, accept an EndTxn even after a fence
+    has raised the transaction to epoch 32,767, the highest. So a client's abort after the time-out counts as a retry.
     """
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
     if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):

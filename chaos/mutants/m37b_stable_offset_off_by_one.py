@@ -18,7 +18,9 @@ def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> in
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the wrong last stable offset as the limit of reads."""
+    """Return the end of a consumer's read: with read_committed the last stable offset, which is one record too high
+    here.
+    """
     return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 
