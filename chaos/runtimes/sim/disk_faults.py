@@ -16,7 +16,7 @@ from squall.chaos.runtimes.rotting import rotten_bits
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, failure
 
 TRUNCATION = -1
-"""Is the value of the argument `growth` (otherwise a number of bytes) if the call is a truncation and not a write."""
+"""Is passed as `growth`, instead of a number of bytes, to `DiskFaults.written` if the call truncates the file."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class DiskFaults:
         self.active[name] = _ActiveFault(fault, limit=limit)
 
     def remove(self, name: str) -> int:
-        """End a fault. Returns its hits; 0 if no fault has that name."""
+        """End a fault. Returns how many calls it has failed or slowed; 0 if no fault has that name."""
         active = self.active.pop(name, None)
         return 0 if active is None else active.hits
 

@@ -22,7 +22,7 @@ def _gone(op: str, path: str) -> None:
 
 
 SPACE = DiskSpace(1 << 40, 1 << 39)
-"""Is the space that every simulated disk reports."""
+"""Is the total and the usable size that every simulated disk reports: 1 TiB, of which 512 GiB are usable."""
 
 
 class OpenFile:

@@ -45,7 +45,9 @@ class FileNode(TreeNode):
 
 
 class FolderNode(TreeNode):
-    """Represents a directory."""
+    """Represents a directory: its current names (`entries`), its names without the changes that are not durable yet
+    (`durable`), and those changes (`pending`).
+    """
 
     __slots__ = ("decided", "durable", "entries", "pending")
 
@@ -113,8 +115,9 @@ def _unplace(node: TreeNode) -> None:
 
 
 class DirectoryTree:
-    """Holds the tree of names. Paths are str with "/" separators; a leading "/" and "." change nothing. Errors are
-    Linux's.
+    """Holds all directories and files of a simulated disk by path, with their current and their durable names. Paths
+    are str with "/" separators; a leading "/" and "." change nothing. Errors are those of Linux (OSError with its
+    errno).
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_SCOPES = 32
-"""Limits how many time-outs (cancel scopes) an Env remembers before it forgets those that have ended."""
+"""Limits how many time-outs (cancel scopes) an Env remembers. At that number the Env forgets those that have ended, and
+raises the limit if many remain.
+"""
 FSYNC_S = 0.0004
 FSYNC_MEAN_S = 0.0006
 """Is the mean, in s, of the exponentially distributed time that an fsync takes in addition to FSYNC_S."""
@@ -97,9 +99,10 @@ def _gone(op: str, what: str) -> None:
 
 
 class SimEnv(Env):
-    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` says which links its
-    connections use: those of a node (its id), or those of a client zone (its name), which is a group of clients with
-    links of their own. If it is None, each connection uses the links of the zone to which the dialled port belongs.
+    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` selects the links
+    that its connections use: those of a node (its id), or those of a client zone (its name), which is a group of
+    clients with links of their own. If `source` is None, each connection uses the links of the client zone to which the
+    dialled port belongs.
     """
 
     def __init__(
@@ -297,7 +300,7 @@ class SimEnv(Env):
 
 
 class _PendingSleep:
-    """Represents a task that sleeps until a virtual time. The object is reused after that."""
+    """Represents a task that sleeps until a virtual time. The object is reused for later sleeps."""
 
     __slots__ = ("_env", "message", "task", "timer")
 

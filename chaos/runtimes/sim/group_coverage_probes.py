@@ -1,4 +1,4 @@
-"""Counts rare paths of group coordinators, by wrapping their functions, for
+"""Counts how often rare code paths of group coordinators run, by wrapping their functions, for
 `squall.chaos.runtimes.sim.coverage_probes`.
 """
 
@@ -85,8 +85,8 @@ def _begins(effects: Iterable[Effect]) -> bool:
 
 
 def _goes_up(effects: Iterable[Effect]) -> bool:
-    """Return whether these effects upgrade a classic group with members to a consumer group. The request that caused it
-    is then handled again.
+    """Return whether these effects upgrade a classic group with members to a consumer group. The request that caused
+    the upgrade is then handled again.
     """
     written = [effect for effect in effects if isinstance(effect, AppendRecords)]
     return any(effect.completion.then is not None and _begins([effect]) for effect in written)
@@ -140,4 +140,6 @@ OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinatorShard, "tick", _ticked),
     (GroupCoordinatorShard, "fail_waiting_requests", _dissolved),
 )
-"""Lists the broker's methods to wrap: class, method name, and the function that makes the counting wrapper."""
+"""Lists the methods of group coordinators to wrap: class, method name, and the function that makes the wrapper. The
+wrappers count how often rare code paths run.
+"""

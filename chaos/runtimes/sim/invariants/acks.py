@@ -70,8 +70,8 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record. (The disks of dead nodes count, and
-    so do replicas that have lost the record in a power loss since. Not checked for batches of leader epochs before a
-    loss that the configuration permitted.)
+    so do replicas that have lost the record in a power loss since. If the configuration permitted a loss of committed
+    records, records from earlier leader epochs are not checked.)
     """
     if ack.acks != -1 or _is_not_promised(known):
         return None

@@ -20,7 +20,7 @@ class BatchInLog(NamedTuple):
 
     batch: BatchIdentity
     previous: BatchIdentity | None
-    """Is the batch before it in that log; None if it is the log's first."""
+    """Is the batch right before `batch` in the log; None if `batch` is the log's first."""
 
 
 NO_BATCHES: Final[tuple[BatchIdentity, ...]] = ()
@@ -38,7 +38,7 @@ class CommittedBatches:
         self.batches: list[BatchIdentity] = []
         self.bases: list[int] = []
         self.start = batches[0].base if batches else 0
-        """Is the first offset of the known batches."""
+        """Is the base offset of the first batch in this list; 0 until a batch is added."""
         self.end = self.start
         """Is the exclusive end: all offsets before it are committed."""
         self.low = 0
@@ -148,9 +148,9 @@ class LogCopy:
         self.compared = -1
         """Is the value that `CommittedBatches.changes` had at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """Is the number to add to a batch's index in this log, to get its index among the committed batches. Example: 3
-        if the first batch of this log is the fourth committed one. It holds for the batches that are not compared yet.
-        None while it is not known.
+        """Is added to a batch's index in this log to get the index of the committed batch to compare it with. Example:
+        3 if the first batch of this log is the fourth committed one. Valid from index `same` on, because earlier
+        batches are compared already. None while there is nothing to compare.
         """
         self.generation = 0
         self.segment, self.position = -1, 0

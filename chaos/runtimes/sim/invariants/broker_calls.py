@@ -49,7 +49,9 @@ class BrokerCallObserver:
 
     def __init__(self) -> None:
         self.observer: CallChecks | None = None
-        """Checks the observed responses and proposals; None if they are not checked."""
+        """Gets what is observed, for example responses to consumers and ISR proposals, and checks it; None if nothing
+        is checked.
+        """
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
         self._sessions = FetchSessionObserver(self._found)
@@ -62,8 +64,8 @@ class BrokerCallObserver:
         """
 
     def look(self, proposals: IsrProposals, now: float | None) -> None:
-        """Check whether a broker's ISR proposals wait without a request in flight. `now`: the time in s; None: the
-        broker may not have run since the last check.
+        """Check whether a broker's ISR proposals wait although no AlterPartition request is in flight. `now`: the time
+        in s; None if the broker was perhaps paused or down at some time since the last check.
         """
         authority = cast("KraftControlPlane", proposals._authority)
         waiting = [] if now is None or self._in_flight[authority._own] else undecided(proposals)
@@ -249,8 +251,8 @@ class BrokerCallObserver:
 
     @contextmanager
     def _following(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[None]:
-        """Update the request times of groups in which members wait for an answer (`MemberRequestTimes.follow`), before
-        and after the block.
+        """Call `MemberRequestTimes.follow` before and after the block, for each group with a member that waits for an
+        answer. So the waiting member does not count as silent.
         """
         clock = self.clock(shard)
         names = [name for name, group in shard.groups.items() if any(map(waits, group.members.values()))]

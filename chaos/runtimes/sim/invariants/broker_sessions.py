@@ -1,4 +1,5 @@
-"""Defines the invariants of brokers' sessions with the active controller, and follows the heartbeats that it gets.
+"""Defines the invariants of brokers' sessions with the active controller, and records the heartbeats that controllers
+receive.
 
 A controller's own table of sessions is not trusted: each broker's silence is counted from the requests alone.
 """
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wrapping import FunctionWrapper
 
 FENCE: Final = 1
-"""Is the value of a record's field `fenced` that fences a broker."""
+"""Is the value of `BrokerRegistrationChangeRecord.fenced` that fences a broker."""
 
 
 class BrokerSilence(NamedTuple):
@@ -57,17 +58,16 @@ class HeartbeatHistory:
     __slots__ = ("_began_ms", "_heard_ms", "_inherited_ms", "_ticked_ms")
 
     def __init__(self, began_ms: int, predecessor: tuple[int, int] | None = None) -> None:
-        """Begin the term of a controller at `began_ms`: every broker's session begins anew then. Exception: the session
-        of the previous controller may count from that broker's last answer to this node, and so end earlier.
-        `predecessor`: the broker id of the previous controller, and the time of that answer; None if they are not
-        known.
+        """Begin the term of a controller at `began_ms`: every broker's session begins anew then. `predecessor`: the
+        broker id of the previous controller, and the time when it last answered this node; None if unknown. The session
+        of this one broker may begin at that time, and so end earlier.
         """
         self._began_ms = self._ticked_ms = began_ms
         self._heard_ms: dict[int, int] = {}
         self._inherited_ms = {} if predecessor is None else dict([predecessor])
 
     def heard(self, broker_id: int, now_ms: int) -> None:
-        """Record a heartbeat, or a registration."""
+        """Record that a broker has sent a heartbeat, or has registered."""
         self._heard_ms[broker_id] = now_ms
 
     def ticked(self, now_ms: int, timeout_ms: int) -> None:
@@ -86,8 +86,8 @@ class HeartbeatHistory:
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, self._began_ms), timeout_ms)
 
     def longest_silence(self, broker_id: int, now_ms: int, timeout_ms: int) -> BrokerSilence:
-        """Return the longest time for which a broker may count as silent. The silence of the previous controller may
-        count from before this term.
+        """Return the longest time for which a broker may count as silent. If the broker was the previous controller,
+        its silence may have begun before this term, with its last answer to this node.
         """
         began_ms = self._inherited_ms.get(broker_id, self._began_ms)
         return BrokerSilence(broker_id, now_ms - self._heard_ms.get(broker_id, began_ms), timeout_ms)
@@ -104,7 +104,7 @@ class BrokerSessionObserver:
         self._terms: WeakKeyDictionary[Controller, HeartbeatHistory] = WeakKeyDictionary()
 
     def wrappers(self) -> Iterator[FunctionWrapper]:
-        """Yield the wrappers of the controller's functions."""
+        """Yield the wrappers that observe a controller's start, its requests and its periodic checks of sessions."""
         yield Controller, "__init__", self._begun
         yield Controller, "decide", self._decided
         yield Controller, "tick", self._ticked

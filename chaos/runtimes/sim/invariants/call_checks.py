@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class CallChecks:
-    """Checks calls that `broker_calls` observes inside the brokers, for the replicas that the invariants cover."""
+    """Checks what `broker_calls` observes inside the brokers, for example Fetch responses and ISR proposals. A replica
+    that the invariant checker does not know is skipped.
+    """
 
     def __init__(self, report: Report, replicas: WatchedReplicas, txns: TransactionWatch) -> None:
         self._report, self._replicas, self._txns = report, replicas, txns
@@ -30,15 +32,17 @@ class CallChecks:
             check_replica(self._report, trigger, found, replica)
 
     def found_on(self, trigger: CheckTrigger, found: Any, node: int | None) -> None:
-        """Check the invariants of this trigger for a value that concerns a node and no replica. `node`: its id, None if
-        the observed call does not show it.
+        """Check the invariants of `trigger` (a kind of event) for a value that concerns no replica. `found`: the value,
+        for example a `MemberRemoval`. `node`: the id of the node; None if the observed call does not show it.
         """
         for each in entered(trigger):
             if (wrong := each.check(found)) is not None:
                 self._report(each, wrong, node, None, {})
 
     def fetched(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
-        """Check the part of a Fetch response for one partition. `offset`: the requested offset."""
+        """Check the list of aborted transactions in a Fetch response for one partition, and note the log start offset
+        that the response has. `offset`: the requested offset.
+        """
         replica = self._replicas.of(hosted.state)
         if replica is None or replica.log is not hosted.log or replica.copy.generation != hosted.log.generation:
             return

@@ -46,7 +46,7 @@ BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_P
 are neither here nor in BY_ANSWER take effect as they arrive; only their responses may wait.
 """
 _ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
-"""Lists the modules that pass requests to a coordinator."""
+"""Lists the broker's modules that pass requests to a coordinator, by a function `ask` that is observed here."""
 OutOfOrderCallback = Callable[[int, RequestEffect, RequestEffect], None]
 """Is called when a request takes effect out of order: with the node's id, this request, and the request of the same
 connection that took effect last.

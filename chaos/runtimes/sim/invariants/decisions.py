@@ -1,4 +1,4 @@
-"""Defines the invariants of the control plane's decisions, and of the images that nodes make of them."""
+"""Defines the invariants of the control plane's decisions, and of each node's image of the cluster metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = "Vanlightly, KIP-966: ValidControllerState"
 @invariant("valid-decision", CheckTrigger.DECISION, STATE)
 def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """The ISR and the eligible leader replicas are disjoint subsets of the partition's replicas, without duplicates. A
-    leader is in the ISR. The ISR may be empty only if the cluster has eligible leader replicas (KIP-966).
+    leader is in the ISR. The ISR may be empty only if eligible leader replicas (KIP-966) are enabled in the cluster.
     """
     members = now.isr + now.elr
     if len(set(members)) != len(members) or not set(members) <= set(now.replicas):

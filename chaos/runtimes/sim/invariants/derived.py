@@ -27,7 +27,7 @@ class IndexedBatch(NamedTuple):
     relative: int
     """Is the batch's last offset, less the segment's base offset."""
     position: int
-    """Is the byte at which the batch begins."""
+    """Is the byte of the segment's file at which the batch begins."""
     timestamp: int
     """Is the batch's largest timestamp."""
 
@@ -38,9 +38,13 @@ class SegmentIndexes(NamedTuple):
     base: int
     rows: tuple[IndexedBatch, ...]
     offsets: tuple[tuple[int, int], ...]
-    """Is the offset index: (relative offset, position)."""
+    """Lists the entries of the offset index: (a batch's last offset, less the segment's base offset; the byte at which
+    that batch begins).
+    """
     times: tuple[tuple[int, int], ...]
-    """Is the time index: (timestamp, relative offset)."""
+    """Lists the entries of the time index: (largest timestamp so far; last offset of the batch that has it, less the
+    segment's base offset).
+    """
     latest: tuple[int, int]
     """Is (largest timestamp, relative offset) that the log keeps in memory for the segment; the timestamp is -1 if
     there is none.
@@ -60,7 +64,9 @@ class EpochCacheSnapshot(NamedTuple):
 
 
 def indexed(log: Log, disk: Any, interval: int = 0) -> list[SegmentIndexes]:
-    """Return all segments of a log, with their indexes. `interval` is the largest known index.interval.bytes."""
+    """Return all segments of a log, with their indexes. `interval`: the largest index.interval.bytes that the topic was
+    seen with, because a segment may have been written with it.
+    """
     return [_segment(log, segment, disk, segment is not log.segments[-1], interval) for segment in log.segments]
 
 

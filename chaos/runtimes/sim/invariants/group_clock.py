@@ -36,7 +36,7 @@ class MemberRequestTimes:
         self._heard: dict[str, dict[str, int]] = {}
         """Maps a group and a member id to the time of the member's last request."""
         self._is_consumer: dict[str, bool] = {}
-        """Maps a group to True if it was a consumer group (KIP-848) at the last call of `follow`."""
+        """Maps a group to True if it was a consumer group (KIP-848) when it was last observed, else to False."""
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
         self._revoking: dict[str, dict[str, tuple[int, int, RevocationTimes]]] = {}
@@ -46,14 +46,16 @@ class MemberRequestTimes:
         self._moved: dict[str, list[MovedRevocation]] = {}
         """Maps a group to the revocations whose deadline has moved since `times` was last called."""
         self._asked: dict[str, list[RevocationTimes]] = {}
-        """Maps a group to the revocations for which its coordinator has asked since `times` was last called."""
+        """Maps a group to the revocations that its coordinator has asked for since `times` was last called."""
         self._followed_ms: dict[str, int] = {}
-        """Maps a group to the time of the last call of `follow`."""
+        """Maps a group to the time when its members and deadlines were last observed (by `follow`)."""
         self._deadlines: dict[str, dict[str, MemberTimes]] = {}
-        """Maps a group and a member id to the member's times at the last call of `follow`."""
+        """Maps a group and a member id to the member's times when the group was last observed (by `follow`). If the
+        deadline is another one now, the coordinator has set a new deadline since.
+        """
         self._short: dict[str, list[ShortSession]] = {}
-        """Maps a group to the session deadlines that are too early, and that the coordinator has set since `times` was
-        last called.
+        """Maps a group to the deadlines, set since `times` was last called, that give a member less than its session
+        time-out.
         """
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
@@ -64,9 +66,9 @@ class MemberRequestTimes:
         self.follow(shard, group_id, now_ms)
 
     def follow(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
-        """Update the members of a group. A new member, and a member that waits for an answer, count as having sent a
-        request now. So do all members of a group that has changed its protocol, because their sessions begin anew
-        (KIP-848).
+        """Observe a group's members and deadlines, and record what has changed since the last call. A new member, and a
+        member that waits for an answer, count as having sent a request now. So do all members of a group that has
+        changed its protocol, because their sessions begin anew (KIP-848).
         """
         members, waiting = _members_of(shard, group_id)
         is_consumer = group_id in shard.ledger.consumers

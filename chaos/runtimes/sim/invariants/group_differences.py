@@ -21,11 +21,9 @@ _OF_A_CONSUMER_GROUP = (
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3
-"""Limits how many partitions or values a description lists as differing besides the first one; the rest are only
-counted.
-"""
+"""Limits how many partitions or values a description names after the first difference. The rest are only counted."""
 RECORDS = 4
-"""Limits how many log records `records_of` returns."""
+"""Limits how many log records a reported violation lists as causes of a difference."""
 _OF_A_POSITION = {
     "leader_epoch": "leader epoch",
     "metadata": "metadata",

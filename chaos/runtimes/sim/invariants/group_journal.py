@@ -52,7 +52,7 @@ class GenerationMember(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """Holds a generation of a classic group, as it is in its record in the log."""
+    """Describes one generation of a classic group, with the fields of its record in __consumer_offsets."""
 
     protocol_type: str
     number: int
@@ -79,7 +79,9 @@ class GroupStateSnapshot(NamedTuple):
 
 
 class PartitionOwners(NamedTuple):
-    """Maps members to the partitions that they own, according to one record or to all records of a group."""
+    """Gives the owners of a group's partitions: those of one generation of a classic group, or, in a consumer group
+    (KIP-848), those by the newest record of each member.
+    """
 
     generation: int
     """Is the group's generation; -1 if each member has an epoch of its own (KIP-848)."""
@@ -130,8 +132,8 @@ class GroupJournal:
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
         self._owned: dict[str, PartitionOwners] = {}
         self.unmarked: dict[int, int] = {}
-        """Maps the offset of a record to the producer id of its transaction, for transactions without a commit marker
-        so far.
+        """Maps the log offset of a record to the producer id of its transaction. Holds the records that commit a
+        group's offset in a transaction without a commit marker so far.
         """
         self.changed_groups: dict[str, None] = {}
         """Holds the groups with changes that are not checked yet."""
@@ -241,9 +243,9 @@ class GroupJournal:
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
-        """Replay the marker that commits or aborts a producer's transaction. A commit makes the transaction's pending
-        offsets the committed ones. Exception: an offset stays if its record is later in the log than the record of the
-        transaction's offset for the same partition, because it is newer (KAFKA-5547).
+        """Replay the marker that commits or aborts a producer's transaction. A commit turns the transaction's pending
+        offsets into committed ones. Exception: a partition keeps its present committed offset if that offset's record
+        is later in the log than the transaction's record for the partition (KAFKA-5547).
         """
         for group, owed in self._pending.pop(producer, {}).items():
             self.changed_groups[group] = None

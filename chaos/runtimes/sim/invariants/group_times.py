@@ -21,7 +21,9 @@ class MemberTimes(NamedTuple):
 
     member_id: str
     deadline_ms: int | None
-    """Is the moment at which the coordinator removes a silent member; None if there is no such deadline."""
+    """Is the moment at which the coordinator removes the member if it sends nothing until then; None if there is no
+    such deadline.
+    """
     waits: bool
     """Is True if the member waits for the coordinator's answer to a JoinGroup or SyncGroup."""
     heard_ms: int
@@ -47,9 +49,9 @@ class RevocationTimes(NamedTuple):
 
     member_id: str
     earliest_ms: int
-    """Is the time of the last observation before the coordinator asked."""
+    """Is the last observed moment at which the coordinator had not yet asked the member to revoke partitions."""
     latest_ms: int
-    """Is the time of the first observation after the coordinator asked."""
+    """Is the first observed moment at which the coordinator had asked the member to revoke partitions."""
     deadline_ms: int
     """Is the deadline as the coordinator first set it for the present member epoch."""
     rebalance_ms: int
@@ -82,8 +84,8 @@ class ShortSession(NamedTuple):
 
 
 class MemberRemoval(NamedTuple):
-    """Describes a member that its coordinator removes because time has passed. Times in ms of the coordinator's
-    monotonic clock.
+    """Describes a member that its coordinator removes because of a time-out. Times in ms of the coordinator's monotonic
+    clock.
     """
 
     member_id: str
@@ -115,7 +117,7 @@ class GroupTimeouts(NamedTuple):
     asked: tuple[RevocationTimes, ...] = ()
     """Lists the members that the coordinator has asked to revoke partitions since the last check."""
     short: tuple[ShortSession, ...] = ()
-    """Lists the session deadlines that are too early, and that the coordinator has set since the last check."""
+    """Lists the deadlines, set since the last check, that give a member less than its session time-out."""
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
@@ -172,9 +174,8 @@ def revocation_deadline_stays(now: GroupTimeouts) -> str | None:
 
 @invariant("revocation-ends", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
 def revocation_ends(now: GroupTimeouts) -> str | None:
-    """A member that its coordinator asks to revoke partitions has its rebalance time-out for that. If the member has
-    not revoked them by then, the coordinator removes it from the group, as long as the coordinator serves and can write
-    to its log.
+    """A coordinator gives a member its rebalance time-out to revoke partitions. If the member has not revoked them by
+    then, the coordinator removes it from the group, as long as the coordinator serves and can write to its log.
     """
     for each in now.asked:
         if not each.earliest_ms <= each.deadline_ms - each.rebalance_ms <= each.latest_ms:
@@ -191,7 +192,9 @@ def revocation_ends(now: GroupTimeouts) -> str | None:
 
 @invariant("session-is-whole", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
 def session_is_whole(now: GroupTimeouts) -> str | None:
-    """A coordinator gives a member its whole session time-out: no deadline that it sets for the member is earlier."""
+    """A coordinator gives a member its whole session time-out: a deadline that it sets for the member is at least the
+    session time-out in the future.
+    """
     for member_id, deadline_ms, earliest_ms in now.short:
         return f"member {member_id} has to send a request by {deadline_ms} ms, too early before {earliest_ms} ms"
     return None

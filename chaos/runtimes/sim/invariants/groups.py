@@ -1,4 +1,6 @@
-"""Defines the invariants of consumer groups: in their log, and in the coordinators' shards."""
+"""Defines the invariants of consumer groups: of their records in the log, and of the state that a coordinator has in
+memory.
+"""
 
 from __future__ import annotations
 

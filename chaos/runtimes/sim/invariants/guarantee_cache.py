@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TopicGuaranteeCache:
-    """Caches each topic's guarantees, as they follow from the settings (`TopicGuarantees`). They are needed for every
+    """Caches the `TopicGuarantees` that follow from the settings of a node and a topic. They are needed for every
     partition of every image, and settings hardly ever change.
     """
 

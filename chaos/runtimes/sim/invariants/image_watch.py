@@ -30,12 +30,14 @@ oldest are dropped first.
 
 
 class ImageWatch:
-    """Checks each node's metadata image against a replay of the metadata log, and the decisions in this log."""
+    """Checks each node's metadata image against a replay of the metadata log. Calls `decided` for each change of a
+    partition in this log, so that the caller can check that decision.
+    """
 
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
-        """Start without records. `report` is called for each broken invariant. `decided` is called with each change of
-        a partition that the replay of the metadata log finds. During that call, `cluster` and `self.log` have the state
-        right after the change.
+        """Start with an empty replay of the metadata log. `report` is called for each broken invariant. `decided` is
+        called with each change of a partition that the replay finds. During that call, `cluster` and `self.log` have
+        the state right after the change.
         """
         self._report, self._cluster, self._decided = report, cluster, decided
         self._checks = entered(CheckTrigger.IMAGE)
@@ -73,9 +75,9 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """Return the last offset of each snapshot from which the node may have loaded its image (`value`), as far as
-        this object has seen them. The snapshots that are now on the node's disk are added if none of the offsets
-        explains `value.leveled.offset` (see `FeatureLevelChange.begins`).
+        """Return the last offset of each snapshot from which the node may have loaded its image (`value`). If none of
+        the known snapshots ends with the offset that the image has for the last change of a feature's level, adds the
+        snapshots that are now on the node's disk.
         """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:

@@ -93,7 +93,9 @@ class InspectedNode(Protocol):
 
 
 def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any = None) -> ReplicaSnapshot:
-    """Return a snapshot of one replica's state now. `fetchers`: the node's fetchers."""
+    """Return a snapshot of one replica's state now. `fetchers`: the node's follower fetchers; they show from which
+    leaders the replica fetches.
+    """
     state, log = hosted.state, hosted.log
     fields = (
         node,
@@ -119,8 +121,8 @@ def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any 
 
 
 def undecided(proposals: IsrProposals) -> list[tuple[Partition, ProposeIsr]]:
-    """Return the ISR proposals of a broker that the controller has not decided, each with its partition. They are read
-    from the partitions, and not from the broker's own list of what it has to send.
+    """Return a broker's ISR proposals that wait for the controller's decision, each with its partition. They are read
+    from the state of the partitions, and not from the broker's own list of proposals to send.
     """
     assert proposals.replicas is not None
     states = (hosted.state for hosted in proposals.replicas.hosted())
@@ -148,8 +150,8 @@ def stable_offset(state: Partition, log: Log) -> int:
 
 
 def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> LogProducerState:
-    """Return the state in a log's memory of these producer ids and of open transactions. `aborted`: also return its
-    index of aborted transactions.
+    """Return what a log has in memory about its producers: the state of each id in `ids` (None if the log does not know
+    it), and the open transactions. `aborted`: add the log's index of aborted transactions.
     """
     producers = log.producers
     entries = producers.entries
@@ -185,7 +187,7 @@ def entries_of(index: IndexFile[Any], path: str, disk: InspectedDisk) -> tuple[t
 
 
 def shard_entries(machine: TransactionCoordinatorShard, names: Iterable[str]) -> dict[str, TransactionRecord | None]:
-    """Return the coordinator shard's state of these transactional ids."""
+    """Return the coordinator shard's state of these transactional ids; None for an id that the shard does not know."""
     found = machine.inspect()
     return {name: None if (known := found.get(name)) is None else _entry(known) for name in names}
 
@@ -435,8 +437,8 @@ def record_at(log: Log, disk: InspectedDisk, offset: int) -> bytes | None:
 
 @lru_cache(maxsize=64)
 def _values(batch: bytes) -> dict[int, bytes | None]:
-    """Map the offsets of a batch's records to their values. The result is cached, because each record is asked for in
-    turn.
+    """Map the offsets of a batch's records to their values. The result is cached, because callers often ask for one
+    record of a batch after the other.
     """
     header = BatchHeader._make(HEADER.unpack_from(batch))
     return {record.offset: record.value for record in decode_batch(header, memoryview(batch))}
