@@ -59,7 +59,9 @@ async def _stop_on_signal(stop: trio.Event) -> None:
 
 
 def main() -> int:
-    """Return exit code 0 after a requested stop, 1 after a failure, 3 for an invalid configuration."""
+    """Run the node that the command line describes. Return exit code 0 after a requested stop, 1 after a failure, 3 for
+    an invalid command line or configuration.
+    """
     arguments = sys.argv[1:]
     if len(arguments) not in (2, 4) or arguments[0] != "--config" or arguments[2:3] not in ([], ["--faults"]):
         sys.stderr.write("usage: python -m squall.broker --config FILE.properties [--faults FOLDER]\n")

@@ -86,7 +86,7 @@ class PiecewiseProduceResponse(DelayedProduceResponse[R]):
         self._owed = 1
 
     def wait_for(self, append: DelayedProduce) -> None:
-        """Wait also for this append, which was just made."""
+        """Make the response wait for one more append, which has just been made."""
         self._owed += 1
         self._growing.append(append)
         append.queue.add(append, self)

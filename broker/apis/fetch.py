@@ -322,8 +322,8 @@ class FetchApi:
         self._timers.add(fetch, deadline_ms)
 
     def _may_park(self, fetch: DelayedFetch) -> bool:
-        """Return whether the connection may park the partitions of this fetch, and count them if so. One fetch may
-        always park, whatever its size: otherwise its client would repeat it at once, without end.
+        """Return whether this fetch may wait for data, and count its partitions if so. `_max_parked` limits the count
+        of a connection, but one fetch may always wait: otherwise its client would repeat it at once, without end.
         """
         conn = fetch.slot.conn
         held = self._parked.get(conn, 0)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000
 LOOK_EVERY_MS = 100
-"""Gives the interval, in ms, at which a follower's fetch also acknowledges partitions that it does not name."""
+"""Gives the interval, in ms, at which a follower's fetch also checks the partitions of its session that the request
+does not name. A check counts the follower's fetch offset as an acknowledgement of the records before that offset.
+"""
 
 PartKey = tuple[bytes, int]
 """Identifies a partition: the topic's id or name as in the request, and the partition's index."""
@@ -52,8 +54,8 @@ class PartitionRequest:
 
 
 class SessionError(Exception):
-    """Says that the session of a request does not exist or is at another epoch. `error` is the top-level error to
-    respond.
+    """Says that the session of a request does not exist, is at another epoch, or names topics in the other way (by id
+    or by name). `error` is the top-level error to respond.
     """
 
     def __init__(self, error: ErrorCode) -> None:
@@ -92,8 +94,9 @@ class FetchSession:
         self.parts: dict[PartKey, FetchRequestPartition] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
-        """Caches the `PartitionRequest` of each partition. An entry is outdated once a later request has named the
-        partition: `parts` then holds another object than the entry's `part`.
+        """Caches one `PartitionRequest` per partition. Its `part` is the object in `parts` from which it was made. A
+        later request that names the partition puts a new object into `parts`, and the cached `PartitionRequest` is then
+        outdated.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
         """Hold when this follower's fetch last checked all partitions (`looked_ms`), and the pair (the follower's

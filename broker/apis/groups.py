@@ -191,7 +191,9 @@ class GroupApis:
     # ----------------------------------------------------------------------------------------------------------- admins
 
     def describe_groups(self, request: describe_wire.DescribeGroupsRequest, slot: PendingResponse) -> Any:
-        """Describe groups and their members."""
+        """Return state, protocol and members of each requested group, with the members' subscriptions and assignments.
+        A group that is named again gets INVALID_REQUEST.
+        """
         names, version = list(request.groups), slot.version
 
         async def wait() -> bytes | list[Any]:

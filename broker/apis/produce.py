@@ -208,9 +208,11 @@ class ProduceApi:
     def _append_some(
         self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
     ) -> tuple[int, Results, list[DelayedProduce]]:
-        """Append the batches of these topics. Return (now_ms, results, parked): the time on the node's clock, at which
-        the request's time-out begins; the results for the response; and the appends that must be replicated or flushed
-        before the response.
+        """Append the batches of these topics. `checked` has the results of record validation; `refused` maps each batch
+        that must not be appended to its error.
+
+        Return (now_ms, results, parked): the time on the node's clock, at which the request's time-out begins; the
+        results for the response; and the appends that must be replicated or flushed before the response.
         """
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
         by_id = version >= _TOPIC_IDS_FROM

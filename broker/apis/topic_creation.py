@@ -41,7 +41,7 @@ class TopicCreator:
         self._under_way: dict[str, None] = {}
         """Holds the names of the topics in a CreateTopics that is not answered yet."""
         self._busy = False
-        """Is True while a task empties `_waiting`."""
+        """Is True while a task creates the topics in `_waiting`, so that a second task is not started."""
 
     def create(self, name: str) -> None:
         """Begin to create a topic with the default partitions and replicas, unless its creation has begun. Do nothing

@@ -182,8 +182,8 @@ class TransactionApis:
         return self._ask([AddPartitions(name, producer_id, epoch, partitions, V1)], respond)
 
     def _unknown(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCode]]:
-        """Return an error for every partition if one of them does not exist: then none is added. Return [] if all
-        exist.
+        """Return an error for every partition if one of them does not exist: the transaction then gets none of them.
+        Return [] if all exist.
         """
         known = {p: self._exists(p) for p in partitions}
         if all(known.values()):

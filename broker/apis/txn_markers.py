@@ -163,7 +163,9 @@ class TxnMarkersApi:
         return result, None, cost
 
     def _trace(self, h: HostedPartition, asked: WritableTxnMarker, error: int, offset: int) -> None:
-        """Trace a marker. `offset` is -1 if the marker was refused or was in the log already."""
+        """Write an event about a marker to the node's trace. `offset` is -1 if the marker was refused or was in the log
+        already.
+        """
         self._env.trace("txn_marker", topic=h.log.topic, partition=h.log.partition, producer=asked.producer_id,
                         epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,
                         commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip

@@ -98,12 +98,13 @@ class TxnVerification:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Verify the request's transaction, if it must be verified. Return False if not: then the caller appends.
-        Return True if this method calls `append` instead, once, with the batches that must not be appended. `by_ids` is
-        true if the request names topics by id.
+        """Verify the request's transaction before its batches are appended, if verification is needed. Return False if
+        the caller must append them. Return True if this method calls `append` instead, with the error of each batch
+        that must not be appended. `by_ids` is true if the request names topics by id.
 
-        `append` is called after the coordinator's answer. It is called at once if the coordinator need not be asked,
-        but the request has batches of a second transactional producer: these are refused.
+        `append` is called after the coordinator's answer, unless the connection has ended. It is called at once if the
+        coordinator need not be asked, but the request has batches of a second transactional producer: these are
+        refused.
         """
         to_verify, refused = self._partitions_to_verify(slot.version, request, by_ids)
         if not to_verify:

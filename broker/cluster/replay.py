@@ -33,7 +33,7 @@ class MetadataRecord(NamedTuple):
     """Holds one record to append to the metadata log."""
 
     record: Any
-    """Holds a message of squall.broker.protocol.schema.metadata_records."""
+    """Holds the record's content, such as a RegisterBrokerRecord (squall.broker.protocol.schema.metadata_records)."""
     version: int
     """Gives the version of the record's schema in which the record is written."""
 

@@ -75,8 +75,8 @@ class BrokerConfig:
     controlled_shutdown_enable: bool = flag(True)
     controller_quorum_voters: tuple[NodeAddress, ...] = listing((), item=read_node_address)
     controller_quorum_bootstrap_servers: tuple[str, ...] = listing((), item=read_server)
-    """Is accepted only on a node that is the only controller of its cluster, because Kafka's example file for one node
-    sets it.
+    """Is accepted because Kafka's example file for one node sets it, but no server in it is ever asked for the voters:
+    controller.quorum.voters names them. A controller without that setting refuses all addresses but its own.
     """
     controller_quorum_election_timeout_ms: int = integer(1000, low=1)
     controller_quorum_fetch_timeout_ms: int = integer(2000, low=1)
@@ -257,7 +257,9 @@ class BrokerConfig:
     most CPU time. The node's trace and metrics report it (`squall.broker.turn_meter`).
     """
     squall_metrics_port: int = integer(-1, low=-1, high=65_535)
-    """Is the port of the OpenMetrics endpoint. -1 means no endpoint; 0 means a free port, which the trace names."""
+    """Is the port of the OpenMetrics endpoint. -1 means no endpoint. 0 means any free port: the event `metrics_ready`
+    in the node's trace (its file of events) has the number.
+    """
     squall_metrics_host: str = text("127.0.0.1")
     squall_metrics_max_partitions: int = integer(1000, low=0)
     """Limits the replicas with metrics of their own: the first by name. The broker's totals count all replicas."""
@@ -275,7 +277,9 @@ class BrokerConfig:
     squall_request_max_elements: int = integer(50_000, low=1000)
     """Limits the elements of all lists in a request other than Produce and Fetch."""
     squall_fetch_request_max_bytes: int = integer(1 << 20, low=1 << 16)
-    """Limits a Fetch request. One MiB holds 30,000 partitions."""
+    """Limits the size of a Fetch request itself, not of its response. A larger request closes its connection. One MiB
+    holds 30,000 partitions.
+    """
     squall_fetch_sessions_max_partitions: int = integer(200_000, low=1)
     """Limits the partitions of all fetch sessions of a broker. The default takes 75 MB."""
     squall_produce_max_batches: int = integer(20_000, low=1000)
@@ -449,5 +453,5 @@ class BrokerConfig:
 
 
 BROKER_SETTINGS = declared(fields(BrokerConfig))
-"""Maps the name of every setting of a node to its description."""
+"""Maps the name of every setting of a node to its type, default and allowed values."""
 _REQUIRED = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.required)

@@ -57,7 +57,7 @@ class ClientMetricsConfig:
 
 
 SUBSCRIPTION_SETTINGS = declared(fields(ClientMetricsConfig))
-"""Maps the name of every setting of a subscription to its description."""
+"""Maps the name of every setting of a subscription to its type, default and allowed values."""
 
 
 class InvalidClientMetricsConfig(ConfigError):
@@ -66,8 +66,9 @@ class InvalidClientMetricsConfig(ConfigError):
 
 
 def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str]:
-    """Return a subscription's settings after (name, operation, value) triples. Raises ConfigError or
-    InvalidClientMetricsConfig.
+    """Return a subscription's settings after `changes` of (name, operation, value), where the operation is a
+    `ConfigOp`. `before` has the settings until now. Raises InvalidClientMetricsConfig for an unknown name or an
+    interval out of bounds, ConfigError for any other invalid value or operation.
     """
     altered, changed = dict(before), []
     for name, operation, value in changes:

@@ -45,7 +45,7 @@ class GroupConfig:
 
 
 GROUP_SETTINGS = declared(fields(GroupConfig))
-"""Maps the name of every setting of a group to its description."""
+"""Maps the name of every setting of a group to its type, default and allowed values."""
 WITHOUT_BROKER_LEVEL = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
 """Names the group settings that have no default among Kafka's broker settings. The default of any other group setting X
 is the broker setting `group.X`.
