@@ -237,7 +237,9 @@ def _say_unknown(tally: _BatchTally, most: float) -> None:
 
 
 def _kind_of(reason: str) -> str:
-    """Return a reason without its numbers, so that reasons that differ only in numbers count together."""
+    """Return the reason why a seed has no verdict, with N for each number, so that reasons that differ only in numbers
+    count together.
+    """
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 

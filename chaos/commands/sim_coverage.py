@@ -1,4 +1,6 @@
-"""Prints the coverage that a batch of simulations has measured, and writes its page, for `squall sim --coverage`."""
+"""Implements `squall sim --coverage`: prints which branches of the broker's code a batch of simulations took, and
+writes a page about them.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
 
 
 def spark_of(flags: Mapping[str, Any]) -> SparkOptions:
-    """Return where and how Spark runs, according to the flags. Raise click.UsageError for a setting without a value."""
+    """Return where and how Spark runs, according to the flags. Raise click.UsageError for a --spark-set that is not
+    NAME=VALUE.
+    """
     conf = {name: str(flags[flag]) for flag, name in SETTINGS.items() if flags.get(flag) is not None}
     for setting in flags["spark_set"]:
         name, equals, value = setting.partition("=")

@@ -158,7 +158,7 @@ def attend(
 
 
 def _of_member(member: MemberWorker, message: list[Any]) -> None:
-    """Carry out one request for a group member."""
+    """Let the member carry out one request of the harness, such as ["poll"]."""
     match message:
         case ["poll"]:
             member.poll()

@@ -5,10 +5,11 @@ From the harness to a driver:
 
 - ["s", op, topic, partition, key, value, timestamp_ms]: send this record.
 - ["f"]: finish, then end.
-- ["init"], ["begin"], ["commit"], ["abort"], ["poll"]: calls of a transactional producer, one at a time.
+- ["init"], ["begin"], ["commit"], ["abort"]: calls of a transactional producer, one at a time.
+- ["poll"]: poll once, as a transactional producer that also reads, or as a group member.
 - ["offsets", id, generation, [[topic, partition, position], ...]]: commit these positions as the group member `id`.
 - ["txn_offsets", id, generation, [[topic, partition, position], ...]]: commit these positions in the transaction.
-- ["now", [[topic, partition, position], ...]]: the reply to "giving": commit these positions before that.
+- ["now", [[topic, partition, position], ...]]: the reply to "giving": commit these, then give the partitions up.
 - ["rewind"]: go back to the committed offsets. ["leave"]: leave the group.
 
 From any driver to the harness:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, Protocol
 from squall.workloads.payload import NOT_KNOWN
 
 OK, FAIL, INFO = 0, 1, 2
-"""Are the values of `squall.workloads.client.outcomes.OperationStatus`."""
+"""Say whether an operation took effect. OK: it did. FAIL: it did not, and never will. INFO: it may have, or may later.
+The numbers are those of `squall.workloads.client.outcomes.OperationStatus`.
+"""
 
 OutcomeCallback = Callable[[int, int, int, int, str], None]
 """Takes the outcome of a record: operation id, status (OK, FAIL or INFO), offset (-1: unknown), timestamp in ms (-1:
@@ -25,8 +27,8 @@ class DriverConfig(NamedTuple):
 
     library: str
     role: str
-    """Is `producer`, `reader`, `transactor` (a transactional producer), `member`, or `instance` (a group member that
-    also produces).
+    """Selects the kind of client that the driver program runs: `producer`, `reader`, `transactor` (a transactional
+    producer), `member` (of a group), or `instance` (a group member that also produces).
     """
     bootstrap: str
     acks: int = -1
@@ -75,7 +77,9 @@ class RecordSender(Protocol):
 
 
 class ProducerAdapter(RecordSender, Protocol):
-    """Adapts a library's producer to the driver."""
+    """Lets the driver program use a library's plain (not transactional) producer: send records, and at the end wait for
+    their outcomes.
+    """
 
     def finish(self, within_s: float) -> None:
         """Wait until every record has its outcome, but at most `within_s` seconds."""
@@ -139,7 +143,7 @@ class ClientLibrary(Protocol):
         """Return a producer, connected as far as the library connects before the first record."""
 
     def consumer(self, config: DriverConfig) -> ConsumerAdapter:
-        """Return a consumer without partitions."""
+        """Return a consumer to which no partition is assigned yet."""
 
 
 CLIENTS = {"confluent": "confluent_kafka", "aiokafka": "aiokafka", "kafka-python": "kafka"}

@@ -42,7 +42,7 @@ class JsonCount(int):
 
 
 class CountOrUnknown(JsonCount):
-    """Is a `JsonCount`, or -1 for an unknown number."""
+    """Is a whole number from 0 in JSON (`JsonCount`), or -1 if the number is unknown."""
 
     least = -1
 

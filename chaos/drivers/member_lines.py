@@ -112,7 +112,9 @@ FORMS = {
     "records": f"a list of {RECORD}",
     "source": RECORD,
 }
-"""Maps the fields of reports that hold lists or objects to a description of their content."""
+"""Maps a field of the program's reports to a description of what it must hold. The error about a missing field contains
+the description. Only fields with lists or objects are listed.
+"""
 
 
 class MemberLineProtocol(LineProtocol):

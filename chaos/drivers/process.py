@@ -237,5 +237,5 @@ class DriverProcess(PipedProcess):
 
     @override
     def environment(self) -> dict[str, str]:
-        """Return this process' environment with the path of its packages, so that the driver imports the same ones."""
+        """Return the harness's environment, with PYTHONPATH set so that the driver imports the harness's packages."""
         return {**os.environ, "PYTHONPATH": str(PACKAGES)}

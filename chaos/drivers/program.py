@@ -92,9 +92,10 @@ class ProgramProtocolError(HarnessError):
 class ProgramProcess(PipedProcess):
     """Is one OS process of the program under test. It is ready when it has replied to `init`, the first request.
 
-    words: the program's path and its arguments. needs: its field `program` is the command as the user typed it. about:
-    the content of `init`, with the process' role, such as producer. understood: the roles in which some process of the
-    program has replied as the protocol requires to any request after `init`. This process adds its own role.
+    words: the program's path and its arguments. needs: gives the program's command as the user typed it, and the folder
+    in which it is started. about: the content of `init`, with the process' role, such as producer. understood: the
+    roles in which the program is known to follow the protocol. All processes of the program share this set; each adds
+    its role with its first valid message after the reply to `init`.
     """
 
     FAILED = "does not keep to the protocol: {why}"
@@ -243,7 +244,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return {}: a program under test is expected to follow all producer settings of the plan."""
+        """Return no producer settings. A program does not report its own, so the checkers assume those of the plan."""
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:

@@ -88,7 +88,7 @@ class AiokafkaSender(RecordSender):
         self._unanswered = 0
 
     def serve(self, producer: AIOKafkaProducer) -> None:
-        """Use this producer, which has been started. Call it in the event loop."""
+        """Send the records with this producer, which has been started. This method must be called in the event loop."""
         self._sends = producer.send
         self._queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self._sender = asyncio.ensure_future(self._send_all())

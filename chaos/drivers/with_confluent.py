@@ -44,7 +44,7 @@ RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000, "brok
 
 
 def read_record(place: Place, message: Any) -> ReadRecord:
-    """Convert a message without an error."""
+    """Convert a message of librdkafka that holds a record, and not an error."""
     kind, ms = message.timestamp()
     sent_ms = ms if kind == TIMESTAMP_CREATE_TIME else NOT_KNOWN
     return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)

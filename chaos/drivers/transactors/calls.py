@@ -34,7 +34,7 @@ class OutcomeSink(MessageSink, Protocol):
     """Sends messages and the outcomes of records to the harness."""
 
     def send_outcomes(self) -> None:
-        """Send the outcomes of records that have arrived."""
+        """Send the outcomes that the library has reported since the last call."""
 
 
 class TransactionCalls:
@@ -64,8 +64,9 @@ class TransactionCalls:
         self._out.send_outcomes()
 
     def _outcome(self, which: str) -> ErrorMeaning | None:
-        """Return None if the call succeeded, else what its error means. If the result of one attempt was unknown, the
-        result of the call stays unknown, whatever a later attempt returns.
+        """Make the call, and repeat it as long as the library allows that and `limit_s` is not over. Return None if the
+        call succeeded, else what its last error means. If the result of any attempt was unknown, the status is INFO,
+        even if a later attempt definitely failed.
         """
         deadline, doubt = time.monotonic() + self._limit_s, False
         while True:

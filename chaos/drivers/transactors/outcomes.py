@@ -60,7 +60,8 @@ class TransactionalAdapter(RecordSender, Protocol):
     """
 
     offsets: tuple[Mapping[Place, int], Any]
-    """Holds the arguments of the call OFFSETS: the offsets to commit, and the library's group metadata of the member.
+    """Holds the arguments of the call that commits offsets in the transaction (OFFSETS): the offsets, and the library's
+    group metadata of the member.
     """
 
     spent: str

@@ -63,7 +63,9 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
     @override
     def call(self, which: str, within_s: float) -> None:
-        """Make one call. Commit and abort take no time-out: the caller stops waiting by itself."""
+        """Make one call. `within_s` is ignored, because kafka-python's commit and abort take no time-out.
+        `TransactionCalls` runs this in a thread, for which it waits only a limited time.
+        """
         config = self._config
         if self._producer is None:
             # A record has no longer than its transaction, but as long as kafka-python demands.

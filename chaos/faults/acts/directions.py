@@ -147,8 +147,8 @@ class DirectionProbes:
                 await trio.sleep(POLL_S)
 
     async def _peek(self, way: DirectionProbe) -> None:
-        """Find out, over a direct connection, whether the target has got the Fetch that was sent over the link. This
-        sends the Fetch of the session's second epoch: a target that has not got the first one refuses it, and its
+        """Find out, over a direct connection, whether the Fetch of epoch 1, which was sent over the link, has reached
+        the target. To do so, send a Fetch of epoch 2. If the target has not got epoch 1, it refuses epoch 2, and the
         session stays unchanged.
         """
         with suppress(OSError, MalformedFrame), trio.move_on_after(PEEK_S):
