@@ -22,8 +22,8 @@ class OutOfBudget(Exception):
 
 
 class ShrinkSearch(Generic[F]):
-    """Searches for a smaller plan that fails in the same way. `run` returns how a plan fails, or None. `best` is the
-    smallest plan found so far for which it returned `failure`.
+    """Searches for a smaller plan that fails in the same way. The function `run` returns how a plan fails, or None.
+    `best` is the smallest plan found so far whose result is `failure`.
 
     Every plan is run once: results are cached, and values that make no valid plan are not run at all.
     """

@@ -35,9 +35,9 @@ STAGES = {
 def base_image(engine: DockerEngine, say: Say) -> tuple[str, str]:
     """Return (name, id) of an image with Python 3.11 or newer, its venv module and glibc.
 
-    It is SQUALL_BASE_IMAGE, else the image that was made here before, else Python's official slim image, else an image
-    of Debian's packages that debootstrap makes (as root, once, in a minute to three). Raise PreconditionError if there
-    is none.
+    The environment variable SQUALL_BASE_IMAGE names the image. Without it, the image is the one that was made here
+    before, else Python's official slim image, else one of Debian's packages that debootstrap makes (as root, once, in a
+    minute to three). Raise PreconditionError if there is none.
     """
     if given := os.environ.get(NAMED):
         if ":" not in given.rpartition("/")[2]:

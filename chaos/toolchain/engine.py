@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 SOCKET = "/var/run/docker.sock"
 MIN_API = (1, 41)
-"""Is the API of Docker 20.10: older engines cannot measure a container without waiting for a second sample."""
+"""Is the oldest API version that is accepted, that of Docker 20.10. Older engines cannot measure a container without
+waiting for a second sample.
+"""
 HOST_NAME_LETTERS = 63
 """Limits the length of a host name, because the kernel refuses longer ones."""
 MIN_FREE_BYTES = 2 << 30

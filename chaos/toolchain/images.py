@@ -60,7 +60,8 @@ ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platfo
 
 @dataclass(frozen=True, slots=True)
 class ImageNames:
-    """Holds the names of our images in the engine."""
+    """Holds the names of the images from which a cluster in containers is started: broker, Toxiproxy and frame relay.
+    """
 
     broker: str
     toxiproxy: str
@@ -125,8 +126,8 @@ def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say,
     """Return the id of the broker image that --upgrade-to names: in the engine, in a registry, or made from a checkout.
 
     Raise PreconditionError if there is no such image, or if it is the first version's image. faulted: the plan injects
-    file faults, so a checkout's broker must count them in a file of the same layout as the first version's. An image
-    that exists already is not checked for that.
+    file faults. Then a checkout's broker must count its file faults in a file of the same layout as the first version's
+    broker. An image that exists already is not checked for that.
     """
     if Path(given).is_dir():
         with _one_at_a_time():
@@ -293,8 +294,8 @@ def _forget_old(engine: DockerEngine, wanted: set[str]) -> None:
 
 
 def _is_kept(tag: str) -> bool:
-    """Return whether images with this name are never removed as old. People use such a name, for example
-    squall/broker:latest, and no run would build its image again.
+    """Return whether images with this name are never removed as old: base images, and names that people or compose
+    files use, such as squall/broker:latest.
     """
     return tag.startswith(("squall-base:", "squall/")) or tag.endswith(":latest")
 

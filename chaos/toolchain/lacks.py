@@ -34,8 +34,9 @@ def one_line(lacks: Sequence[MissingDependency]) -> str:
 
 
 def remedy(lacks: Sequence[MissingDependency]) -> str:
-    """Return the commands that install everything; empty if there are none. If root calls `squall setup`, it also does
-    the part that needs root.
+    """Return the commands that install what `lacks` lists: a shell command for root, then `squall setup` with its
+    flags. Empty if there is no command. For root, the shell command leaves out what has a flag, because root's `squall
+    setup` installs that completely.
     """
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     line = one_line(lacks if os.getuid() else [lack for lack in lacks if not lack.flag])

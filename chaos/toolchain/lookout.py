@@ -58,8 +58,8 @@ def parts() -> list[ComponentStatus]:
 
 
 def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> ComponentStatus:
-    """Return the status of this interpreter. `said`: its version and path; `better`: an optimised interpreter on PATH,
-    or "".
+    """Return `said`, the interpreter's version and path. Add a note if the interpreter is newer than the tested
+    versions, or was built without optimisation. better: the path of an optimised interpreter on PATH, or "".
     """
     if version > interpreter.NEWEST:
         tried = "{}.{} to {}.{}".format(*interpreter.OLDEST, *interpreter.NEWEST)
@@ -71,7 +71,9 @@ def python_part(version: tuple[int, int], said: str, *, optimised: bool, better:
 
 
 def limits() -> list[ComponentStatus]:
-    """Return the status of this machine's limits: CPUs, memory, disk and open files."""
+    """Return the CPUs, memory, free disk and open files that this machine offers, with a note on each that is too
+    small.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cpus = len(os.sched_getaffinity(0))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

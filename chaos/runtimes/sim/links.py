@@ -75,7 +75,7 @@ class SimTransport:
         self._eof = self._reset = False
         self._reader: trio.lowlevel.Task | None = None
         self._parked: trio.lowlevel.Task | None = None
-        """Is the task that waits, or was the last to wait, until this end can be read."""
+        """Is the task that waits until this end can be read, or the last task that did."""
         self._reading = WaitTaskRescheduled(self._unread)
         self._writer: trio.lowlevel.Task | None = None
         env.links[serial] = self
@@ -167,7 +167,9 @@ class SimTransport:
     # ------------------------------------------------------------------ the world's side
 
     def finish(self, *, reset: bool = False, silent: bool = False) -> None:
-        """Close this end. silent: the peer gets no message, as when a machine loses power."""
+        """Close this end. reset: the peer gets a reset in place of the end of the stream; silent: the peer gets no
+        message, as when a machine loses power.
+        """
         self.closed = True
         self.env.links.pop(self.serial, None)
         if not silent:
@@ -310,7 +312,9 @@ class OneWayStream:
         return at
 
     def end(self, *, reset: bool) -> None:
-        """End the stream, because the source closed its end."""
+        """End the stream, because the source closed its end. reset: the peer gets a reset, and bytes in transit are
+        dropped; without it, the peer gets these bytes, then the end of the stream.
+        """
         # A cut stops a reset as it stops bytes. What the peer then sees of the end is decided in `put`.
         if reset and not self.wire.silent:
             self.clear()

@@ -42,7 +42,7 @@ signal that it could not handle when it arrived.
 """
 
 NO_DEADLINE = (inf, 0, trio.CancelScope())
-"""Replaces the first entry of trio's heap of deadlines while the heap is empty: a scope without a deadline."""
+"""Is a scope without a deadline, used as the earliest entry of trio's heap of deadlines while that heap is empty."""
 
 _created = attrgetter("_counter")
 

@@ -42,7 +42,7 @@ local network.
 
 
 class WireConnection(Protocol):
-    """Lists what a link uses of an open connection."""
+    """Represents an open connection, with the members that its link uses."""
 
     serial: int
 
@@ -110,8 +110,8 @@ class SimLink:
 
     def remove(self, name: str) -> dict[str, Any]:
         """Remove a fault from the link. Returns `hits`: how many packets, requests or responses the fault hit; 0 if
-        there is no such fault. If the fault hit EndTxn requests, returns also `struck`: a report of each of the first
-        of these requests.
+        there is no such fault. If the fault hit EndTxn requests, returns also `struck`: reports of the first of them,
+        at most eight (`STRUCK_REPORTS`).
         """
         on = self._on.pop(name, None)
         if on is None:

@@ -1,6 +1,6 @@
 """Applies protocol faults to the requests and responses ("frames") of one connection. It does no I/O.
 
-A runtime passes in the bytes that arrive. `FramedConnection` calls back with the bytes to send (`put`); it knows no
+A runtime passes in the bytes that arrive. `FramedConnection` calls `put` with the bytes to send; the class knows no
 socket and no clock. While the connection's link has a protocol fault, bytes are cut into frames, on which the fault
 acts; at other times the bytes pass at once, and are only parsed. Bytes that form no frame pass unchanged.
 """
@@ -28,7 +28,7 @@ fault acted.
 
 
 STRUCK_REPORTS = 8
-"""Limits how many EndTxn requests are reported of those that one fault has hit."""
+"""Limits the reports of one fault: it reports only the first eight of the EndTxn requests that it hits."""
 LINGER_S = 1.0
 """Gives the seconds for which a connection to the broker stays open, after the client has closed it, if a fault has
 delayed a request. A broker answers the request only while the connection is open.
@@ -356,7 +356,9 @@ class FramedConnection(ABC):
 
 
 def _known(api: int) -> int:
-    """Return the API key that a frame has on the wire: FETCH for Squall's own METADATA_FETCH, else `api` itself."""
+    """Return the API key that a frame has on the wire. It differs from `api` only for METADATA_FETCH, Squall's own
+    number for Fetch requests that read the metadata log: their key is FETCH.
+    """
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 
