@@ -1,5 +1,5 @@
-"""Counts how often a simulation took each of the broker's rare code paths, such as a truncation, which a batch of
-simulations should have taken.
+"""Counts how often a simulation took each of the broker's rare code paths, such as the truncation of a log. A batch of
+simulations should take all of them.
 
 The counts come from the brokers' traces and, if a trace does not show the path, from the simulator (`SimCore.counts`).
 A path that a whole batch leaves at zero was not tested by it. A batch reports this, and lists separately the paths that

@@ -1,5 +1,5 @@
-"""Selects the workload's readers that did not poll the records written after healing in time, and describes them for
-run.json.
+"""Selects the workload's readers that reached a time limit before they had polled all records written after healing,
+and describes them for run.json.
 """
 
 from __future__ import annotations

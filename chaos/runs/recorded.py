@@ -20,8 +20,8 @@ from squall.checkers.engines import REFERENCE, SPARK
 
 MESSAGES = "messages.jsonl"
 TRY_CPU_S = 60
-"""Limits the CPU seconds of one try while shrinking. A try that takes longer does not show the failure that is looked
-for.
+"""Limits the CPU seconds of each simulation while a plan is shrunk. A longer simulation counts as one without the
+failure.
 """
 
 

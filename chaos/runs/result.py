@@ -44,7 +44,7 @@ class SimResult:
     anomalies: tuple[str, ...]
     """Names the anomalies that were found and that the guarantees do not permit."""
     verdict: str
-    """Is valid, invalid or unknown."""
+    """Says whether a bug of the broker was found: invalid (yes), valid (no), or unknown (the run cannot be judged)."""
     failure: FailureSignature | None
     reasons: tuple[str, ...]
     """Describes the failure in sentences, or says why the verdict is unknown."""

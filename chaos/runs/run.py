@@ -386,7 +386,7 @@ class Run:
                 self.info["converged"]["stuck"] = self._invariants.stuck()
 
     def _environment(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
-        """Return the workload's environment. Operations' times in it count from the beginning of the warm-up."""
+        """Return the workload's clock, zones, recorder, controls and operations (timed from the warm-up's start)."""
         traffic = self.plan.workload.traffic()
         return ScenarioEnvironment(
             env=self.env("workload"),
@@ -410,7 +410,7 @@ class Run:
     async def _write_afterwards(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder
     ) -> PostHealWrites:
-        """Write to every partition, also to those that faults have created. Record in run.json how that went."""
+        """Write to every partition after healing, even to those that faults created. Record the outcome in run.json."""
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = sorted(recorder.partitions)
         written = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)

@@ -94,5 +94,5 @@ class RunStatus:
 
 
 def counts_of(counters: LoadCounters) -> dict[str, int]:
-    """Return the counters that are displayed."""
+    """Return the counters in `NAMES`, which are displayed and written to run.json."""
     return {name: getattr(counters, name) for name in NAMES}

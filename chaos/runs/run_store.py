@@ -35,7 +35,7 @@ class RunStore(Protocol):
         """Write run.json again, at each phase."""
 
     def fault(self, line: dict[str, Any]) -> None:
-        """Append one line to nemesis.jsonl."""
+        """Append one line to nemesis.jsonl, the log of the faults."""
 
     def polled(self, line: dict[str, Any]) -> None:
         """Append one line to polled.jsonl: what the brokers of an external cluster reported when they were polled."""
@@ -133,7 +133,7 @@ class MemoryRunStore(RunStore):
 
 
 def fault_line(line: Mapping[str, Any]) -> str:
-    """Return the text of a line of nemesis.jsonl or polled.jsonl."""
+    """Return a line for nemesis.jsonl or polled.jsonl: `line` as compact JSON, and a line feed."""
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 

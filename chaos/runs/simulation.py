@@ -61,7 +61,7 @@ START_S, STOP_S = 120.0, 120.0
 
 
 ENOUGH_EVERY = 16
-"""Gives after how many events the simulation checks whether its time is over."""
+"""Gives how many events lie between two calls of `enough`, by which the caller can end a simulation early."""
 
 
 class _SimulatedRun:

@@ -24,7 +24,7 @@ Show = Callable[[str], AbstractContextManager[None]]
 def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) -> int:
     """Run `command` with its output going to `log`, display each stage with `show`, and return the exit code.
 
-    Raise subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
+    Kill the program after `limit_s` seconds, and raise subprocess.TimeoutExpired. The program never outlives this call.
     """
     with log.open("wb") as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as program:
         return follow(program, log, limit_s, show)

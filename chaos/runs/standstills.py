@@ -17,25 +17,26 @@ import trio
 AWAKE_S = 0.5
 """Gives the pause between two readings of the clocks, in s."""
 STILL_S = 3.0
-"""Gives the shortest pause that counts as a standstill, in s. A busy machine causes shorter pauses; these do no harm,
-because time limits are several times as long.
+"""Gives the shortest standstill of the harness that is recorded, in s. A busy machine also stops the harness, but for
+less time. That does no harm, because time limits are several times as long.
 """
 
 
 class ClockPair(NamedTuple):
-    """Is one moment by two clocks, in ns."""
+    """Holds the times of CLOCK_MONOTONIC and CLOCK_BOOTTIME at one moment, in ns."""
 
     monotonic: int
     boot: int
 
 
 def clocks() -> ClockPair:
-    """Read the machine's clocks now."""
+    """Read CLOCK_MONOTONIC and CLOCK_BOOTTIME now."""
     return ClockPair(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 
 def standstill_between(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
-    """Return run.json's entry for a standstill between two readings of the clocks; None if it was shorter than STILL_S.
+    """Return run.json's entry for a standstill of the harness between two readings of the clocks; None if it was
+    shorter than STILL_S.
 
     `began`: the monotonic time of the first reading in ns, as in a history. `s`: the standstill's length in s, which
     includes the time in which the machine was suspended. `suspended_s`: only the time in which the machine was
@@ -49,7 +50,9 @@ def standstill_between(before: ClockPair, now: ClockPair) -> dict[str, float] | 
 
 
 async def record_standstills(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> None:
-    """Run `go`, and record in `standstills` of `info` (run.json) each time in which nothing ran on this machine."""
+    """Run `go`, and record in `standstills` of `info` (run.json) each time in which the harness did not run for STILL_S
+    or more.
+    """
     seen = info.setdefault("standstills", [])
 
     async def look() -> None:

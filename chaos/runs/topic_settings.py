@@ -1,5 +1,5 @@
-"""Finds out the settings in force of topics, wherever they were set. Judging needs them to decide whether missing
-records were removed rightly.
+"""Finds out which settings topics really have, whether these were set on the topic, on the brokers, or not at all.
+Judging needs the settings to decide whether the brokers were allowed to remove missing records.
 """
 
 from __future__ import annotations

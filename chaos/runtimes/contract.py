@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from squall.broker.env import Env
 
 NOISE_MS = 30.0
-"""Is the value of `Runtime.noise_ms` for real brokers, in ms, as measured with JVMs on two busy cores."""
+"""Gives how much the round trips of real brokers vary by themselves, in ms: measured with JVMs on two busy cores."""
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
@@ -37,14 +37,14 @@ class RuntimeCapability(StrEnum):
     CLOCK = "clock"
     POWER_LOSS = "power_loss"
     CRASH = "crash"
-    """Permits `crash_at`."""
+    """Permits killing a broker just before one of its calls to disk or network (`crash_at`)."""
     DISK = "disk"
-    """Permits `fault_disk` and `heal_disk`."""
+    """Permits disks that are slow, full, or fail writes (`fault_disk`, `heal_disk`)."""
     ROT = "rot"
     SLOW = "slow"
-    """Permits `slow_cpu` and `heal_cpu`."""
+    """Permits limits of a broker's CPU time (`slow_cpu`, `heal_cpu`)."""
     UPGRADE = "upgrade"
-    """Permits `upgrade_node`."""
+    """Permits restarting a broker with the run's second software version (`upgrade_node`)."""
     LOSS = "loss"
     FRAMES = "frames"
 
@@ -192,11 +192,11 @@ class Frames:
     """Acts on requests or responses of API `api`: on the `nth` since the fault began, and on the next `count` - 1."""
 
     api: int
-    """Is the Kafka API key of the frames to hit, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
+    """Is the API key of the frames to hit; `frames.METADATA_FETCH` means Fetch requests that read the metadata log."""
     act: FrameAct
     nth: int = 1
     count: int = 1
-    """Counts the frames to hit; 0 means every frame from the `nth` on."""
+    """Gives how many frames to hit; 0 means every frame from the `nth` on."""
     delay_ms: int = 0
     """Gives how long a DELAY fault delays a frame, or how long a REORDER fault waits for the next frame at most."""
     error: int = 0
@@ -272,7 +272,7 @@ class ClockReport:
     """Is the time of the report, by the harness's monotonic clock."""
     offset_ms: float
     set_ms: float
-    """Gives the offset, in ms, of the latest order of the harness that the node had read at that time."""
+    """Gives the offset, in ms, that the harness had ordered and the node applied. `offset_ms` is the measured one."""
     rate: float
     """Gives the rate at which the clock was ordered to run."""
 
@@ -297,7 +297,7 @@ class Runtime(Protocol):
     """
 
     name: str
-    """Is "process", "docker", "sim" or "external"."""
+    """Names the kind of runtime: "process", "docker", "sim" or "external"."""
     acts: frozenset[RuntimeCapability]
     nodes: tuple[int, ...]
     """Lists every node that the cluster was made of, ascending, whatever its state."""
@@ -343,7 +343,7 @@ class Runtime(Protocol):
     async def kill(self, node: int) -> Evidence:
         """Kill a running or paused node at once (SIGKILL). Its writes survive, because the page cache does.
 
-        Evidence: pid, gone, asked_ns, ended_ns.
+        Evidence: pid, gone (whether the OS process ended), asked_ns, ended_ns.
         """
 
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
@@ -491,10 +491,10 @@ class Runtime(Protocol):
         """
 
     def trace_path(self, node: int) -> Path:
-        """Return the path of the node's trace.jsonl, over all its incarnations."""
+        """Return the path of the node's event log (trace.jsonl), to which all its incarnations append."""
 
     def log_path(self, node: int) -> Path:
-        """Return the path of the node's output, over all its incarnations."""
+        """Return the path of the node's printed output, to which all its incarnations append."""
 
     def data_path(self, node: int) -> Path:
         """Return the path of the node's log directory."""

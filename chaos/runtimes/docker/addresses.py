@@ -17,8 +17,8 @@ POOLS = (IPv4Network("10.128.0.0/9"), IPv4Network("172.16.0.0/12"), IPv4Network(
 TRIED_PER_POOL = 64
 
 PROXY_HOST, RELAY_HOST, FIRST_NODE_HOST = 2, 3, 10
-"""Give the last parts of the IPv4 addresses of Toxiproxy, of the frame relay and of brokers (to which the broker's id
-is added). The engine itself has 1.
+"""Give the last numbers of IPv4 addresses: Toxiproxy's, that of the relay that parses Kafka requests, and broker 0's.
+Broker N has 10 + N. The engine itself has 1.
 """
 API_PORT, CONTROL_PORT, FIRST_PROXY_PORT = 8474, 8475, 20_001
 FIRST_LISTENER_PORT = 9091
@@ -66,7 +66,7 @@ def proxy_host(network: IPv4Network) -> str:
 
 
 def relay_host(network: IPv4Network) -> str:
-    """Return the frame relay's address."""
+    """Return the address of the relay that parses Kafka requests."""
     return str(network[RELAY_HOST])
 
 

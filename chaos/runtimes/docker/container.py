@@ -131,7 +131,7 @@ class Container:
         return await in_thread(self._engine.state, self._id)
 
     def check_engine(self) -> None:
-        """Raise HarnessError if the engine is gone."""
+        """Raise HarnessError if the container engine no longer sends events."""
         self._watch.check()
 
 

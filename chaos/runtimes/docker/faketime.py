@@ -27,7 +27,7 @@ from squall.chaos.toolchain.images import LABEL
 
 LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
-"""Names the offset file in the node's folder."""
+"""Names the file in the node's folder from which libfaketime reads the clock's offset."""
 REPORTING_MS = 0.001
 """Is the offset (0.001 ms) that the broker's own clock file gets while libfaketime changes the broker's time. It is too
 small to matter, but with an offset of 0 the broker would not report its time in its trace.
@@ -64,7 +64,9 @@ def check_image(engine: DockerEngine, image: str) -> None:
 
 
 class FaketimeFile:
-    """Writes the offset file of one node's libfaketime, and remembers each ordered offset with its time."""
+    """Writes the file from which one node's libfaketime reads the clock's offset, and remembers when each offset was
+    ordered.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -108,8 +110,8 @@ class FakedClocks(Clocks):
 
     @override
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """Change a broker's clock by libfaketime. The broker's own clock file changes nothing here; it only makes the
-        broker report its time.
+        """Change a broker's clock by libfaketime. In addition, the broker's own clock file gets the tiny offset
+        REPORTING_MS, because a broker without an offset does not report its time.
         """
         asked_ns = time.monotonic_ns()
         self._faked[node].order(offset_ms)

@@ -32,7 +32,7 @@ class Leftover:
     """Identifies the pid namespace of the run's harness, from the label `NAMESPACE`; empty without this label."""
 
     def names(self) -> list[str]:
-        """Return the leftovers as "container NAME", in an order in which they can be removed."""
+        """Return the leftovers, such as "container NAME" or "volume NAME", in an order in which they can be removed."""
         of_containers = [f"container {name}" for _, name in self.containers]
         of_networks = [f"network {name}" for _, name in self.networks]
         return [*of_containers, *of_networks, *(f"volume {name}" for name in self.volumes)]
@@ -68,7 +68,7 @@ def find(engine: DockerEngine) -> list[Leftover]:
 
 
 def remove(engine: DockerEngine, found: Leftover) -> list[str]:
-    """End and remove the objects that a run left behind. Returns the removed objects, as "container NAME". Raises
+    """End and remove the objects that a run left behind. Returns the removed objects, such as "volume NAME". Raises
     EngineError.
     """
     assert not found.harness_alive, "a run that is under way ends its own containers"

@@ -25,7 +25,7 @@ LOG_INSIDE = "/toxiproxy.log"
 
 
 def command(host: str) -> list[str]:
-    """Return the command of the proxies' container, at this address."""
+    """Return the command of Toxiproxy's container. host: the address at which Toxiproxy's API listens."""
     redirected = f'LOG_LEVEL=warn exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
@@ -84,8 +84,9 @@ class ContainerProxies(LinkProxies):
 
     @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Remove a fault from a link. Evidence: for Loss, hits (how many packets it lost); for protocol faults, as
-        `FramedLinks.remove`; empty for all others.
+        """Remove a fault from a link. Evidence: for Loss, hits (how many packets it lost). For protocol faults, hits
+        (how many requests or responses the fault hit) and struck (those EndTxn requests among them that
+        `FramedLinks.remove` reports). For all others, none.
         """
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):

@@ -31,7 +31,7 @@ class Volumes:
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
     def broker_mounts(self, node: int) -> tuple[ContainerMount, ...]:
-        """Return the mount for a broker's container."""
+        """Return the mount of the broker's volume in its container; empty if there are no volumes."""
         return (ContainerMount(self._names[node], DATA),) if node in self._names else ()
 
     def proxy_mounts(self) -> tuple[ContainerMount, ...]:

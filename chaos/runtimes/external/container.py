@@ -114,7 +114,7 @@ class AttachedContainer:
         return False
 
     async def pause(self) -> Evidence:
-        """Freeze the whole container; the engine reports this. Evidence: as `Runtime.pause`."""
+        """Freeze the whole container, and check that the engine reports it as paused. Evidence: as `Runtime.pause`."""
         await self._must_be(NodeState.RUNNING)
         self._registration.hurt(self._container)
         asked_ns = time.monotonic_ns()
