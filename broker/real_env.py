@@ -255,8 +255,8 @@ class RealEnv(Env):
     """Provides an Env over the operating system. `seed` makes the random source deterministic; None uses the system's
     entropy.
 
-    `trace_path` is a file of JSON lines, to which the trace is appended; `clock_offset_path` is explained at
-    `RealClock`.
+    `trace_path` names the file to which the trace is appended, as JSON lines. `clock_offset_path` names the file that
+    skews the node's clocks (format: see `RealClock`); None means true time.
     """
 
     def __init__(

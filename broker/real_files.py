@@ -1,4 +1,4 @@
-"""Implements the files of `real_env` by descriptors of the operating system."""
+"""Implements the broker's access to files (`env.File` and `env.Fs`) with descriptors of the operating system."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ METADATA_RECORDS: Final[dict[int, type[Message]]] = {
     for found in vars(metadata_records).values()
     if isinstance(found, type) and issubclass(found, Message) and found is not Message
 }
-"""Maps each api key to the class of the metadata record."""
+"""Maps the type number of a metadata record (`apiKey` in Kafka's schemas) to the record's message class."""
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
 """Are the types of control records. 0 and 1 end transactions in ordinary partitions, the others occur in the metadata
@@ -42,7 +42,7 @@ _INT16: Final = Struct(">h")
 
 
 def encode_metadata_record(message: Message, version: int) -> bytes:
-    """Return the value of a record that holds `message`. ValueError for a message that is no metadata record."""
+    """Return the value of a record that holds `message`. Raises ValueError if `message` is no metadata record."""
     if METADATA_RECORDS.get(message.API_KEY) is not message.__class__:
         raise ValueError(f"{message.__class__.__name__} is no metadata record")
     return b"".join((b"\x01", UVARINT[message.API_KEY], UVARINT[version], message.encode(version)))
@@ -77,7 +77,7 @@ def _unsigned(view: memoryview, at: int) -> tuple[int, int]:
 
 def encode_control_record(message: Message, version: int = 0) -> tuple[bytes, bytes]:
     """Return key and value of a KRaft control record. The value is `message`, encoded in schema version `version`, and
-    begins with that version. ValueError for another kind of message.
+    begins with that version. Raises ValueError if `message` is no control record.
     """
     kind = _TYPE_OF.get(message.__class__)
     if kind is None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 EVENT: Final = "produce_requests"
 MOST_SETTINGS: Final = 256
-"""Limits the settings that are counted apart. Requests with further settings are counted together, so that no client
-can fill the trace.
+"""Limits how many combinations of settings have a count of their own. Requests with further combinations share one
+count, so that no client can fill the trace.
 """
 LONGEST_NAME: Final = 128
 """Limits the characters of a client id or transactional id that are traced."""
@@ -44,19 +44,21 @@ class ProducerSettingsCount:
         self.requests = self.in_flight = 0
         self.requests_due = 1
         self.is_traced = False
-        """Is True if the trace has the current numbers."""
+        """Is True if the last trace line of these settings includes every request counted so far."""
 
 
 class ProducerSettingsCounter:
-    """Counts Produce requests by their settings. `trace` writes a line, as `Env.trace`."""
+    """Counts Produce requests by client id, acks and the other `Settings`, and traces the counts. `trace` writes a
+    trace line with an event's name and fields.
+    """
 
     def __init__(self, trace: Callable[..., None]) -> None:
         self._trace = trace
         self._counts: dict[Settings | None, ProducerSettingsCount] = {}
 
     def count(self, client_id: str | None, request: ProduceIn, unanswered: Callable[[], int], most: int) -> None:
-        """Count a request under the settings that it and its first batch have. A request without a readable batch is
-        not counted.
+        """Count a request by its `Settings`, some of which are read from the header of its first batch. A request
+        without a readable batch is not counted.
 
         `unanswered` returns how many Produce requests of this connection have no response, this request included. The
         counter stores the largest such number. The call is slow, and `most` is an upper limit of its result, so it is

@@ -21,7 +21,7 @@ before compression.
 GIVEN_UP_EVERY: Final = 4096
 """Gives the number of records between two checks whether the client still waits for the answer."""
 MOST_FAULTS: Final = 100
-"""Limits the bad records of a batch that are listed."""
+"""Limits how many invalid records of a batch are reported to the producer."""
 
 LONG_MAX: Final = 2**63 - 1
 
@@ -84,7 +84,7 @@ def _representable(timestamp: int) -> int:
 
 
 class InvalidRecord(NamedTuple):
-    """Describes an invalid record of a batch."""
+    """Names a record because of which its batch is refused, with the error message for the producer."""
 
     place: int
     """Gives the position of the record in the batch, from 0."""

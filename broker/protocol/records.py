@@ -46,8 +46,9 @@ length.
 """
 _TWO_BYTE_MASK: Final = 0x8081
 _TWO_BYTE_LENGTH: Final = 0x0080
-"""Is `pair & _TWO_BYTE_MASK` for each pair of bytes (little-endian) that is a complete zigzag varint of a length: the
-first byte has the continuation bit, the second byte has not, and the lowest bit, the sign, is 0.
+"""Recognises a length that takes two bytes as a zigzag varint. For such a varint, read as a little-endian number
+`pair`, `pair & _TWO_BYTE_MASK` has this value: the first byte has the continuation bit, the second byte has not, and
+the lowest bit, the sign, is 0.
 """
 _ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """Maps each zigzag varint of one byte to its value."""
@@ -127,8 +128,8 @@ class Record(NamedTuple):
 
 
 def read_header(view: memoryview, at: int) -> BatchHeader:
-    """Return the header of the batch at byte `at`. MalformedFrame if fewer than 61 bytes are left. Nothing else is
-    checked.
+    """Return the header of the batch at byte `at`. Raises MalformedFrame if fewer than 61 bytes are left; nothing else
+    is checked.
     """
     try:
         return tuple.__new__(BatchHeader, HEADER.unpack_from(view, at))
@@ -139,8 +140,8 @@ def read_header(view: memoryview, at: int) -> BatchHeader:
 def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
     """Yield header, start and end position of every whole batch, in order.
 
-    A batch that the end of `view` cuts short is left out: Fetch responses may end with one. MalformedFrame for a length
-    that no batch can have, and for another magic than 2.
+    A batch that the end of `view` cuts short is left out: Fetch responses may end with one. Raises MalformedFrame if a
+    batch has an impossible length, or another magic than 2.
     """
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:

@@ -101,7 +101,7 @@ class Structure:
         return f"{self.__class__.__name__}({inner})"
 
     def replace(self, **changes: Any) -> Self:
-        """Return a shallow copy in which the named fields have new values. TypeError for an unknown field."""
+        """Return a shallow copy in which the named fields have new values. Raises TypeError for an unknown field."""
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
         return self.__class__(**(values | changes))
 
@@ -139,8 +139,8 @@ class Message(Structure):
         return found, at
 
     def encode(self, version: int) -> bytes:
-        """Return the message's bytes, without header. ValueError for a value or version that the schema has no place
-        for.
+        """Return the message's bytes, without header. Raises ValueError if the schema has no such version, or no place
+        for a value.
         """
         parts: list[Buffer] = []
         index = version - self.MIN_VERSION
@@ -198,8 +198,8 @@ def tag_size(tag: int) -> MalformedFrame:
 
 
 def skip_tags(view: memoryview, at: int, count: int) -> int:
-    """Return the position after the tagged fields. `count` is the first byte of the varint that gives the number of
-    fields; it is before `at`, and not 0.
+    """Return the position after the tagged fields. They begin with a varint, the number of fields. The first byte of
+    this varint is `count`, which is not 0; the second byte is at `at`.
     """
     if count > 127:
         count, at = more(view, at, count)

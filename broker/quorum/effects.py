@@ -79,7 +79,7 @@ LogOp = AppendLeaderBatch | AppendLeaderChange | AppendFetchedBatches | Truncate
 
 @dataclass(frozen=True, slots=True)
 class QuorumTraceEvent:
-    """Holds an event for the node's trace."""
+    """Asks to write a line to the node's trace, with the name of an event and its fields."""
 
     event: str
     fields: dict[str, Any]

@@ -38,7 +38,9 @@ class ParkedFetch(NamedTuple):
 
 
 class LeaderState:
-    """Holds the leader's state for its epoch. It is dropped when the epoch ends."""
+    """Holds the leader's view of the nodes that fetch from it: how far each is, its parked fetch, and which voters know
+    this leader. The state is dropped when the epoch ends.
+    """
 
     def __init__(
         self,

@@ -33,7 +33,9 @@ class LocalLogModel:
         self.generation = 0
         """Counts the changes that removed records: truncations and installed snapshots."""
         self.ops: list[LogOp] = []
-        """Holds the operations that the next `take_ops` returns."""
+        """Holds the changes of the log that the caller of the Raft core has not taken yet, by `take_ops`, to apply them
+        on disk.
+        """
 
     @property
     def is_synced(self) -> bool:
@@ -87,7 +89,7 @@ class LocalLogModel:
         return target
 
     def write_snapshot(self, snapshot: SnapshotId, position: int, payload: object) -> None:
-        """Write a chunk of a snapshot that is being fetched."""
+        """Ask the caller of the Raft core to write a chunk of a snapshot that is being fetched."""
         self.ops.append(WriteSnapshotChunk(snapshot, position, payload))
 
     def install(self, snapshot: SnapshotId, high_watermark: int) -> None:

@@ -83,7 +83,7 @@ class QuorumMembership:
         return self.state.leader_id
 
     def check(self) -> None:
-        """Assert the invariants that hold after each event."""
+        """Assert that role, durable state, log and high watermark fit together. This must hold after each event."""
         role, state, log = self.role, self.state, self.log
         assert (self.leadership is not None) == (role is Role.LEADER), f"{role.value} with {self.leadership}"
         assert role is not Role.LEADER or state.leader_id == self.node_id, f"leads with {state}"
@@ -183,7 +183,9 @@ class QuorumMembership:
 
     @property
     def has_no_next_epoch(self) -> bool:
-        """Is True if this node cannot begin an election because a node has already claimed the highest epoch."""
+        """Is True if this node asks for pre-votes, but cannot begin an election, because its epoch is already
+        MAX_EPOCH, the largest number of an epoch.
+        """
         return self.role is Role.PROSPECTIVE and self.state.epoch >= MAX_EPOCH
 
     def refuse_fetch(self, message: QuorumMessage, error: ErrorCode) -> None:

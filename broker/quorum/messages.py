@@ -105,7 +105,7 @@ class VoteReply:
 
 @dataclass(frozen=True, slots=True)
 class BeginEpochReply:
-    """Answers BeginEpoch."""
+    """Answers BeginEpoch: `error` is NONE if the receiver accepts the sender as the leader of the epoch."""
 
     error: ErrorCode
     epoch: int
@@ -114,7 +114,7 @@ class BeginEpochReply:
 
 @dataclass(frozen=True, slots=True)
 class EndEpochReply:
-    """Answers EndEpoch."""
+    """Answers EndEpoch: `error` is NONE if the receiver believes that the sender led the epoch."""
 
     error: ErrorCode
     epoch: int
@@ -122,8 +122,8 @@ class EndEpochReply:
 
 
 class FetchReply(NamedTuple):
-    """Answers Fetch. The leader's Raft core names the records [offset, limit); its caller reads them from the log and
-    fills in `spans` and `payload`.
+    """Answers Fetch. The leader's Raft core sets only the offsets of the records to send, [offset, limit). The core's
+    caller reads the records from the log, and fills in `payload`, the batches, and `spans`, their offsets and epochs.
     """
 
     error: ErrorCode
@@ -161,7 +161,7 @@ class FetchSnapshotReply:
     size: int = -1
     """Gives the size of the whole snapshot file, in bytes."""
     length: int = 0
-    """Gives the length of `payload`."""
+    """Gives the number of bytes in `payload`, which the fetcher's core does not read. The leader's core leaves it 0."""
     payload: object = None
 
 

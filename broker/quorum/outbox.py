@@ -47,7 +47,7 @@ class Outbox:
         return messages
 
     def answer(self, request: QuorumMessage, body: Reply) -> None:
-        """Reply to a request."""
+        """Add the reply to a request to the messages that the next `take` returns."""
         self.messages.append(QuorumMessage(self._node_id, request.sender, request.ticket, body))
 
     def send(self, voter: int, body: Request) -> None:

@@ -232,7 +232,7 @@ class Raft:
         self._open_round(now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        """Handle the expiry of the role's time-out."""
+        """Act on the role's time-out: check the majority, lose the election, ask for the leader, or begin pre-votes."""
         match self.role:
             case Role.LEADER:
                 self._check_quorum(now_ms)
@@ -245,7 +245,7 @@ class Raft:
                 self._become_prospective(now_ms, f"{self.role.value} for too long")
 
     def _check_quorum(self, now_ms: int) -> None:
-        """Resign if a majority has not fetched for too long: it may have another leader (KAFKA-15489)."""
+        """Resign if a majority has not fetched for too long: that majority may follow another leader (KAFKA-15489)."""
         assert self.leadership is not None
         self.member.deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._timers.for_majority()
         if now_ms >= self.member.deadline_ms:
@@ -480,7 +480,7 @@ class Raft:
         self.member.high_watermark = max(self.high_watermark, high_watermark)
 
     def _due_request(self, voter: int, now_ms: int) -> Request | None:
-        """Return the request that is due to this voter now, or None."""
+        """Return the Vote, BeginEpoch, EndEpoch or fetch that is due to this voter now by this node's role, or None."""
         log = self.log
         if self.member.tally is not None:
             pre_vote = self.role is Role.PROSPECTIVE

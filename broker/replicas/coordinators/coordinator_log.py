@@ -74,7 +74,7 @@ def error_for_clients(error: int) -> ErrorCode:
 
 
 class LedCoordinatorShard(Protocol):
-    """Describes a coordinator's shard on a partition that this broker leads."""
+    """Lists what `needs_loading` uses of a shard of the group or transaction coordinator: its log."""
 
     @property
     def log(self) -> CoordinatorLog: ...
@@ -86,9 +86,9 @@ L = TypeVar("L", bound=LedCoordinatorShard)
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Return whether a partition of the log has to be loaded: this broker leads it, and has no shard of it in this
-    leader epoch. `shards` maps partition indexes to shards. If it has a shard of an earlier epoch, this function first
-    calls `unload` with the index and that shard.
+    """Return whether a coordinator has to load its shard from partition `h`: this broker leads the partition, and
+    `shards` (by partition index) has no shard of the current leader epoch. If `shards` has an older shard of the
+    partition, it is first passed to `unload`, also if this broker no longer leads.
     """
     present = shards.get(h.state.index)
     if present is not None:

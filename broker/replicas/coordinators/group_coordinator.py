@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     OnAnswer = Callable[[GroupResponse], None]
     UnconfirmedFetch = tuple[FetchOffsets, OnAnswer, float]
-    """Holds a request, its callback and the monotonic time, in seconds, at which the request came."""
+    """Holds an OffsetFetch that waits for proof of leadership, its callback, and its arrival (monotonic seconds)."""
 
 TOPIC = "__consumer_offsets"
 LOAD_BYTES = 1 << 20
@@ -68,16 +68,16 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
 TOMBSTONE_COST = 10
-"""Gives how many of the EXPIRED_IN_A_TURN checks are used up by writing the tombstones of one group."""
+"""Gives the cost of writing a group's tombstones, as a number of checks that EXPIRED_IN_A_TURN limits."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 """Give the first and the longest pause between checks whether followers' fetches prove that this broker still leads."""
 ANSWERED_IN_A_TURN = 500
 """Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
-"""Gives the time that a follower needs to fetch again, in addition to replica.fetch.wait.max.ms."""
+"""Gives the time, in ms, that OffsetFetch allows for followers' fetches beyond replica.fetch.wait.max.ms."""
 POSITION_BYTES, REQUEST_BYTES = 110, 640
-"""Give the memory, in bytes, of an offset in a waiting OffsetFetch and of the request itself."""
+"""Give the memory, in bytes, of a waiting OffsetFetch: for each partition that it names, and for the request."""
 CLOCK_STEP_S = 0.001
 """Gives the shortest sleep of the timer task: deadlines are whole milliseconds."""
 
@@ -490,7 +490,7 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """Return the number of committed offsets in the responses (a request for all offsets does not give a number)."""
+    """Return the number of offsets in the responses, because a request for all offsets does not give their number."""
     answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 

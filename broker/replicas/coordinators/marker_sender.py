@@ -5,10 +5,10 @@ Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the ma
 again, to the leader that the partition has by then, if the partition answers an error, or if the leader is unknown or
 unreachable.
 
-If this broker's metadata image lacks a partition's topic, the topic was deleted, and the partition needs no marker. The
-image is never too old to have the topic. Each leader epoch of a coordinator begins with a metadata record, and this
-broker's image includes the record of its own epoch. An earlier coordinator added partitions only before it applied that
-record, so from an older image.
+If this broker's metadata image lacks a partition's topic, the topic was deleted, and the partition needs no marker. An
+outdated image cannot be the reason. If this coordinator added the partition, it found the topic in this image. If an
+earlier coordinator added it, the topic existed before the metadata record that began this coordinator's leader epoch,
+and the image includes that record.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class MarkerSender:
                     self._jobs.pop(job, None)
 
     async def _try_again(self, broker_id: int, failed: Batch) -> None:
-        """Retry the failed markers after a pause, because an immediate retry would be refused again."""
+        """Retry the failed markers after a pause: at once, they would probably fail for the same reason."""
         await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
         for job, found in failed:
             for partition in found:

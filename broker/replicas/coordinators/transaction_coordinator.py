@@ -76,7 +76,8 @@ _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 
 def _spare_of(decision: TxnCoordinatorResult) -> int:
     """Return the number of bytes to leave free in the batch of a decision. It is BYTES_OF_THE_END if a transaction is
-    open after the decision, because the larger record of its end must fit into a batch as well; else 0.
+    open after the decision: the record that ends the transaction is larger, and must fit into a batch, too. Otherwise
+    it is 0.
     """
     opens = any(w.transaction is not None and w.transaction.state == TxnState.ONGOING for w in decision.records)
     return BYTES_OF_THE_END if opens else 0
@@ -434,8 +435,9 @@ class TransactionCoordinator:
     # --------------------------------------------------------------------------------------------------------- listing
 
     def transactions(self, ready: Callable[[ErrorCode, list[TransactionMetadata]], None]) -> None:
-        """Pass all transactions that this broker coordinates to `ready`, once all of them are committed; or
-        COORDINATOR_LOAD_IN_PROGRESS while a shard is loading. `ready` is called once, now or later.
+        """Pass all transactions that this broker coordinates to `ready`, once the log records that hold them are
+        committed. While a shard is loading, pass COORDINATOR_LOAD_IN_PROGRESS and no transactions. `ready` is called
+        once, now or later.
         """
         shards = list(self.shards.values())
         if not all(shard.serves for shard in shards):
