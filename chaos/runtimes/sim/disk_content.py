@@ -27,7 +27,9 @@ CUT = -1
 
 @dataclass(slots=True)
 class LostChanges:
-    """Counts what a power loss did to unsynced changes of a file. The counts of several files can be added up."""
+    """Counts a file's unsynced bytes before a power loss, those that were lost, and the writes that were torn. The
+    counts of several files can be added up.
+    """
 
     bytes_pending: int = 0
     bytes_lost: int = 0

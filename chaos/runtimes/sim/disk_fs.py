@@ -94,7 +94,7 @@ class OpenFile:
         return len((self._node or self._closed()).content.cached)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file: a later call of this object raises OSError (EBADF). Bytes that are not synced stay so."""
         if self._mount.revoked:
             raise NodeDead
         self._node = None

@@ -22,7 +22,9 @@ Place = tuple["FolderNode", str]
 
 
 class TreeNode:
-    """Represents a file or a folder, to which a name points."""
+    """Represents a file or directory without its name, as an inode does: a renaming changes only the names that point
+    to it.
+    """
 
     __slots__ = ("durable_at", "settled")
 
@@ -253,7 +255,9 @@ def clean(path: str) -> str:
 
 
 def failure(code: int, path: str) -> OSError:
-    """Return the error with the operating system's message, of the matching subclass of OSError."""
+    """Return the OSError for the errno `code`, with the operating system's message. Python picks the subclass, for
+    example FileNotFoundError.
+    """
     return OSError(code, os.strerror(code), path)
 
 

@@ -40,8 +40,8 @@ FSYNC_MEAN_S = 0.0006
 
 
 class SimClock:
-    """Represents a node's own clock. Its wall clock differs from the true time by an offset, and all its times run at a
-    rate.
+    """Represents a node's own clock. Its wall clock differs from the true time by an offset. Both its wall clock and
+    its monotonic clock run `rate` times as fast as the true time.
     """
 
     __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
@@ -57,7 +57,7 @@ class SimClock:
         """
 
     def mono(self) -> float:
-        """Return monotonic seconds at the node's rate."""
+        """Return the node's monotonic time in s, which runs at the clock's rate."""
         if self._never_bent:
             return MONO_S + self._kernel.now
         return self._anchor_node + (MONO_S + self._kernel.now - self._anchor_true) * self.rate

@@ -138,8 +138,8 @@ class LogCopy:
         self.low = start
         """Is the log's start: offsets before it have been deleted, whether or not their bytes are still there."""
         self.matched = self.start
-        """Is the offset up to which this log equals the committed batches, apart from deleted ones. At most the end of
-        the committed batches.
+        """Is the offset up to which this log equals the committed batches, apart from batches that were deleted. At
+        most the end of the committed batches.
         """
         self.same = 0
         """Is the number of this log's batches before the offset `matched`. Each of them equals a committed batch, or
@@ -156,7 +156,7 @@ class LogCopy:
         self.segment, self.position = -1, 0
         """Say up to where the log's files have been read: the base offset of a segment, and a byte position in it."""
         self.replay = LogReplay(self.start)
-        """Holds the producers and transactions that result from the batches."""
+        """Holds the state of the producers and of their transactions after the batches of this log."""
         self.replay.take(self.batches)
         self.journal = journal
 

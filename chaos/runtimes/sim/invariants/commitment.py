@@ -68,7 +68,9 @@ def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, kno
 
 @invariant("weak-isr", CheckTrigger.LEADER, "hachikuji: WeakIsr")
 def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """The leader of the newest epoch and the members of its own ISR have the same log below its high watermark."""
+    """The leader of the newest epoch and the members of the ISR that this leader knows have the same log below the
+    leader's high watermark.
+    """
     truth = known.truth
     if truth is None or truth.leader_epoch != now.leader_epoch or not known.counts(now):
         return None

@@ -50,7 +50,7 @@ class StateDifference(NamedTuple):
     records: tuple[tuple[int, str], ...] = ()
     """Lists the records that caused the difference, as (offset, content in words)."""
     place: str = ""
-    """Names the partition whose committed offset differs."""
+    """Names the partition whose committed offset differs; empty if another value differs."""
 
 
 def difference(group: str, has: GroupStateSnapshot | None, wanted: GroupStateSnapshot | None) -> str:

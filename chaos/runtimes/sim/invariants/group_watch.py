@@ -22,7 +22,9 @@ GROUPS_LOG: Final = "__consumer_offsets"
 
 
 class GroupWatch:
-    """Checks the invariants of groups: a coordinator's state against a replay of its log, and its time-outs."""
+    """Checks the invariants of groups: compares a coordinator's state with a replay of its log, and checks the
+    time-outs that the coordinator must keep.
+    """
 
     def __init__(
         self, report: Report, clock_of: Callable[[GroupCoordinatorShard], MemberRequestTimes] | None = None

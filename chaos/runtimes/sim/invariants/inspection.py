@@ -71,7 +71,7 @@ class InspectedNode(Protocol):
 
     @property
     def name(self) -> str:
-        """Returns the node's name, which the Env of each of its incarnations has."""
+        """Returns the node's name, which is the same for all its incarnations."""
 
     @property
     def incarnation(self) -> int:
