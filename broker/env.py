@@ -111,7 +111,7 @@ class Fs(Protocol):
         """Make the names in a directory (creations, renames, removals) durable."""
 
     def space(self, path: str) -> DiskSpace:
-        """Return the size of the volume that a directory is on. Raises OSError if it is unknown."""
+        """Return the total and usable bytes of a directory's volume. Raises OSError if they are unknown."""
 
 
 class Transport(Protocol):
@@ -156,7 +156,7 @@ class Transport(Protocol):
 
 
 class Listener(Protocol):
-    """Represents a listening endpoint."""
+    """Accepts connections on one TCP port of the node."""
 
     port: int
     """Gives the open port: the requested port, or the assigned port if 0 was requested."""
@@ -209,7 +209,7 @@ class Env(Protocol):
         """Return a cancel scope that ends after `seconds` of this node's clock (as trio.move_on_after)."""
 
     def signal(self) -> WakeupSignal:
-        """Return a new signal, for one task at a time."""
+        """Return a new `WakeupSignal`. One task at a time may wait for it; another task wakes this task with `set`."""
 
     async def listen(self, host: str, port: int) -> Listener:
         """Listen on a TCP port. Raises OSError if the port is taken."""

@@ -36,7 +36,7 @@ class FaultedTransport(RealTransport):
 
 
 class FaultedListener(Listener):
-    """Accepts connections that are `FaultedTransport`s."""
+    """Accepts connections and applies crash points to their sends (`FaultedTransport`)."""
 
     def __init__(self, inner: Listener, check: CrashPointCheck) -> None:
         self._inner, self._check_crash_point = inner, check

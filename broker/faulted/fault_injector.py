@@ -20,7 +20,7 @@ from squall.broker.faulted.tally import FaultTally, TallyHeader
 
 LOOK_INTERVAL_S = 0.01
 TRUNCATION = -1
-"""Is passed as `growth` for a truncation, which needs no space."""
+"""Is passed to `check_write` as `growth` for a truncation, which needs no space and so never fails with ENOSPC."""
 
 
 def failure(code: int, path: str) -> OSError:
@@ -44,7 +44,9 @@ class FaultInjector:
         self.apply_if_changed()
 
     def watch(self) -> None:
-        """Start a daemon thread that watches the control file."""
+        """Start a daemon thread that applies the control file after each change. An invalid control file ends the
+        thread.
+        """
         threading.Thread(target=self._watch, name="faults", daemon=True).start()
 
     def _watch(self) -> None:

@@ -21,8 +21,8 @@ from squall.broker.real_files import RealFile, RealFs
 
 
 class Inode:
-    """Holds the journal of one file while the file is open or has unsynced changes. It stays the same if the file is
-    renamed.
+    """Holds the journal of one open file. All handles of the file share this object, and renaming the file does not
+    change it.
     """
 
     __slots__ = ("gone", "handles", "journal", "number")
@@ -110,8 +110,8 @@ class FaultedFs(RealFs):
         self._inodes: dict[int, Inode] = {}
         self._pending_bytes = 0
         self._waiting: dict[int, int] = {}
-        """Maps inode numbers to the unsynced bytes of their files. The file that has waited longest for an fsync is the
-        first.
+        """Maps inode numbers to the number of unsynced bytes in the file. The file that has waited longest for an fsync
+        is the first.
         """
         self._names: dict[int, DirectoryJournal] = {}
         self.injector = FaultInjector(self._folder, incarnation, lambda: self._used)
@@ -119,7 +119,9 @@ class FaultedFs(RealFs):
     # -------------------------------------------------------------------------------------------------------- bytes
 
     def before_write(self, path: str, growth: int) -> None:
-        """Apply the crash point and the faults (delay, error) that concern a write which is about to happen."""
+        """Kill this OS process, sleep or raise OSError, if the crash point or a fault applies to the write that is
+        about to happen. `growth`: the bytes by which the write makes the file longer, or TRUNCATION.
+        """
         self.injector.check_crash_point("write", path)
         if self.injector.commands.faults:
             self.injector.delay("write")
@@ -158,7 +160,7 @@ class FaultedFs(RealFs):
         self._close_unused(inode)
 
     def closed(self, inode: Inode) -> None:
-        """Note that a file handle was closed."""
+        """Count one open handle of the file less. When none is left, close the file's journal."""
         with self.injector.lock:
             inode.handles -= 1
             self._close_unused(inode)

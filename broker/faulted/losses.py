@@ -36,7 +36,9 @@ SECTOR = 512
 
 @dataclass(slots=True)
 class LossCounts:
-    """Counts unsynced bytes and names, and how many of them were lost. torn: writes that survived in part."""
+    """Counts what was not durable at a power loss (pending) and how much of it was lost: bytes of files, and changes of
+    names in directories. torn: writes that survived in part.
+    """
 
     bytes_pending: int = 0
     bytes_lost: int = 0

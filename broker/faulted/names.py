@@ -14,8 +14,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """Describes a change (`op`) of `name`. new: the new name of a renaming. kept: the number under which the removed or
-    replaced file is kept, or None.
+    """Describes one change in a directory: `name` is created, removed, or renamed to `new`. kept: the number under
+    which the removed or replaced file is kept, or None.
     """
 
     op: Literal["create", "remove", "rename"]

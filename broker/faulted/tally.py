@@ -27,8 +27,8 @@ OPS = ("fsync", "write", "send")
 
 @dataclass(frozen=True, slots=True)
 class TallyHeader:
-    """Holds the first fields of a tally: the serial of the last applied control file, the incarnation that applied it,
-    and the bytes that were treated as written back (`through_bytes`).
+    """Holds the header of the tally file (the counts of disk faults): the serial of the last applied control file, the
+    broker incarnation that applied it, and the unsynced bytes that were treated as written back (`through_bytes`).
     """
 
     serial: int
@@ -48,7 +48,9 @@ class FaultCounts:
 
 
 class FaultTally:
-    """Updates the tally, a memory-mapped file. Only one OS process may write to it."""
+    """Writes the tally, a memory-mapped file that counts the calls that each disk fault has hit. Only one OS process
+    may write to it.
+    """
 
     def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -72,7 +74,9 @@ class FaultTally:
         CALLS.pack_into(self._map, CALLS_AT, *self._calls.values())
 
     def count(self, number: int) -> FaultCounts:
-        """Return the counts of the fault with this number. They are zero if another fault has its slot in the file."""
+        """Return the counts of the fault with this number; zeros if the file does not hold them. A later fault may have
+        overwritten them, because a fault's slot in the file is its number modulo SLOTS.
+        """
         return _count(self._map[:], number)
 
     def put(self, number: int, count: FaultCounts) -> None:
@@ -81,7 +85,9 @@ class FaultTally:
 
 
 def read_tally(path: str) -> bytes:
-    """Return the bytes of the tally file, for `head_of`, `count_of` and `calls_of`; empty if there is no file."""
+    """Return the content of the tally file, which counts the calls that disk faults hit; empty if there is no file.
+    `head_of`, `count_of` and `calls_of` decode it.
+    """
     try:
         with open(path, "rb") as file:
             return file.read()

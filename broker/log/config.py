@@ -32,7 +32,10 @@ class LogConfig:
     squall_decompressed_batch_max_bytes: int = 64 << 20
     squall_record_validation_enable: bool = False
     transaction_partition_verification_enable: bool = False
-    """Is False by default, unlike Kafka's: only a caller that can ask a transaction coordinator may turn it on."""
+    """Is True if a batch may begin a transaction in this log only after the coordinator has confirmed that the
+    transaction includes this partition (KIP-890). The default is False, unlike Kafka's: only a caller that can ask a
+    coordinator may turn it on.
+    """
 
     @classmethod
     def of(cls, source: object, **changes: Any) -> LogConfig:

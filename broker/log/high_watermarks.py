@@ -30,16 +30,18 @@ class HighWatermarkCheckpoint:
         self._draft: CheckpointDraft | None = None
 
     def read(self) -> Offsets:
-        """Return the offsets in the checkpoint."""
+        """Return the high watermark of each partition in the checkpoint; empty if the file was missing or damaged."""
         return dict(self._offsets)
 
     def write(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Replace the checkpoint durably."""
+        """Replace the whole checkpoint by `high_watermarks`, durably, and drop the draft if there is one."""
         self._draft = None
         self._replace(high_watermarks)
 
     def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointDraft:
-        """Begin to replace the checkpoint (see `CheckpointDraft`). Only one draft may exist at a time."""
+        """Return a draft that replaces the checkpoint by `high_watermarks` when the caller calls its `write`, `keep`
+        and `sync`. Only one draft may exist at a time.
+        """
         assert self._draft is None
         self._previous = {}  # The draft before this one was made durable.
         self._draft = CheckpointDraft(self._fs, self, high_watermarks)

@@ -17,7 +17,7 @@ from squall.broker.env import File, Fs
 
 WRITE_OUT_AT = 8 << 10
 READ_ENTRIES = 120
-"""Counts the index entries that are read with one call if many are needed."""
+"""Limits how many entries of a transaction index are read with one `pread`."""
 
 
 E = TypeVar("E")
@@ -219,7 +219,7 @@ class AbortedIndex(IndexFile[AbortedTxn]):
         return AbortedTxn(*fields)
 
     def add_aborted(self, aborted: AbortedTxn) -> None:
-        """Append an entry."""
+        """Append the entry of an aborted transaction, with format version 0."""
         self.add(0, *aborted)
 
     def __iter__(self) -> Iterator[AbortedTxn]:

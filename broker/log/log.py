@@ -86,7 +86,7 @@ class Log:
         """Counts truncations. Slices that were made before a truncation must not be sent after it."""
         self.recovery = RecoveryResult(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] = lambda log: None
-        """Is called after recovery point or log start were lowered, and before files change, to save the new values."""
+        """Is called after the recovery point or the log start was lowered, to save both before records are removed."""
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
         """Is called before a truncation, with the first offset that it removes, to lower the saved high watermark."""
         self.may_be_small: Callable[[], bool] = lambda: True
@@ -320,7 +320,7 @@ class Log:
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """Return a lookup below `limit`: first record at `timestamp` ms or later; if None, the largest timestamp."""
+        """Return a search below offset `limit`: first record of at least `timestamp` ms (None: largest timestamp)."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:

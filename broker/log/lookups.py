@@ -101,8 +101,11 @@ class CandidateBatch(NamedTuple):
 
 
 class TimestampLookup:
-    """Runs one lookup. The caller gets a batch from `next`, searches it and passes the result to `take`, until `next`
-    returns None.
+    """Searches a log, in steps, for the first record at or after a timestamp, or for the record with the largest
+    timestamp.
+
+    The caller gets a batch from `next`, searches it and passes the result to `take`, until `next` returns None. `found`
+    then holds the record, or None if there is none.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class TimestampLookup:
         return next(self._steps, None)
 
     def take(self, candidate: CandidateBatch, found: TimestampAndOffset | None) -> None:
-        """Note the result of searching a batch."""
+        """Set the lookup's result to `found`. If `found` is None, the lookup continues after the batch `candidate`."""
         assert self.found is None
         self.found = found
         assert candidate.start <= self._start

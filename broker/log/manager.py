@@ -45,7 +45,8 @@ class LogManager:
         """Create the directory and its meta.properties if they are missing. Raises InconsistentMetaProperties if they
         belong to another node or cluster.
 
-        segments: once all logs together have so many inactive segments, no segment below `log.SMALL_BYTES` is rolled.
+        `segments`: from this number of inactive segments on, in all logs together, no segment smaller than
+        `log.SMALL_BYTES` is rolled.
         """
         self._fs = fs
         self.log_dir = log_dir
@@ -98,7 +99,9 @@ class LogManager:
         return directory_id
 
     def _new_id(self) -> bytes:
-        """Return a random id that is not reserved by Kafka and whose text does not begin with a dash."""
+        """Return 16 random bytes for the directory id (KIP-858): no id that Kafka reserves, and none whose text begins
+        with a dash.
+        """
         while True:
             value = self._rng.randbytes(16)
             if value not in _RESERVED_IDS and not checkpoints.uuid_text(value).startswith("-"):
@@ -268,7 +271,9 @@ class LogManager:
         self._fs.remove_dir(doomed)
 
     def _may_be_small(self) -> bool:
-        """Return whether small segments may be rolled: each segment has open files, so their number is limited."""
+        """Return whether a log may roll a segment smaller than `log.SMALL_BYTES`: False if all logs together have too
+        many segments, because each segment has open files.
+        """
         return sum(len(log.segments) - 1 for log in self.logs.values()) < self._segments
 
     def _before_shrink(self, log: Log) -> None:
@@ -289,8 +294,8 @@ class LogManager:
         self._deleted_since_checkpoint.clear()
 
     def checkpoint_log_starts(self) -> None:
-        """Write the starts of logs that differ from the base offset of their first segment, durably. Writes nothing if
-        no start has changed.
+        """Write the checkpoint of log start offsets, durably. It leaves out each log that starts at the base offset of
+        its first segment. Writes nothing if the checkpoint would not change.
         """
         starts = {
             place: log.log_start_offset

@@ -19,9 +19,11 @@ def answer_to(
     *,
     verify: bool,
 ) -> AppendResult | None:
-    """Return the answer to a producer's batch that must not be appended, or None if it must be. A duplicate gets its
-    earlier offsets. `place`: topic and partition, for messages. `verify`: a transaction needs its coordinator's consent
-    to begin here.
+    """Return the result for a producer's batch that is refused or a duplicate, or None if the batch may be appended. A
+    duplicate gets its earlier offsets.
+
+    `place`: topic and partition, for messages. `verify`: refuse a batch that begins a transaction unless the
+    transaction's coordinator has agreed.
     """
     assert header.producer_id >= 0
     if header.attributes & CONTROL_BIT:

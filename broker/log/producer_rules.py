@@ -59,7 +59,7 @@ class ProducerStateEntry:
         self.next_sequence = 0
 
     def remember(self, sent: BatchMetadata) -> None:
-        """Add an appended batch to the window, and drop the oldest batch if the window has more than WINDOW."""
+        """Add an appended batch to `window`, where duplicates are looked up. Drops the oldest batch beyond WINDOW."""
         self.window.append(sent)
         if len(self.window) > WINDOW:
             del self.window[0]

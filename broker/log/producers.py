@@ -131,8 +131,8 @@ class ProducerStates(ProducerRules):
         assert self.verifications.get(producer_id) != {}
 
     def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
-        """Return the verification that `begin_verification` began for this producer and epoch, whether the coordinator
-        has answered or not. Return None if there is none, for example because a marker has removed it.
+        """Return the question to the coordinator that `begin_verification` noted for this producer and epoch, answered
+        or not. Return None if there is none, for example because a marker has removed it.
         """
         return self.verifications.get(producer_id, {}).get(epoch)
 
@@ -185,8 +185,8 @@ class ProducerStates(ProducerRules):
         assert not txn or entry.txn_first_offset >= 0
 
     def ended(self, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
-        """Update the state after a marker was appended. Returns the entry for the transaction index if it aborted a
-        transaction.
+        """Update the state after a marker was appended. Returns the entry for the transaction index if the marker
+        aborts a transaction that has data here, else None.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:

@@ -106,7 +106,7 @@ def _remove_leftovers(fs: Fs, directory: str) -> list[int]:
 
 
 class _LogLoader:
-    """Loads one log step by step."""
+    """Holds the segments, epochs and producer state of a log while `load` reads, checks and repairs them."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _LogLoader:
         return None
 
     def discard_from(self, at: int, reason: str) -> None:
-        """Remove the segments from index `at` on, newest first."""
+        """Remove the segments from index `at` on, newest first. `reason` is reported unless damage was found before."""
         assert 0 <= at
         assert at <= len(self.segments)
         for segment in reversed(self.segments[at:]):
@@ -266,7 +266,7 @@ class _LogLoader:
         self._fs.fsync_dir(self._directory)
 
     def _assign_epochs(self, end: int) -> None:
-        """Rebuild the epochs from all batches that begin before `end`."""
+        """Rebuild the epochs from all batches that begin before the offset `end`."""
         assert self.segments
         for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, LONG_MAX):
             if header.base_offset >= end:

@@ -2,7 +2,7 @@
 
 `decide` changes nothing. The caller appends the decided records to the partition's log, and then replays them: so the
 shard always equals its log, and a record that could not be appended has no effect. A response must not be sent before
-the records that it depends on are committed: `offset_of` returns the last of them.
+the records that it depends on are committed: `offset_of` returns the offset of the last of these records.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class TransactionCoordinatorShard(TransactionRules):
     # ---------------------------------------------------------------------------------------------------------- decide
 
     def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> TxnCoordinatorResult:
-        """Decide a request. `fresh_producer_id` is an unused producer id, or -1 if none is available."""
+        """Return the response to a request and the record to append. `fresh_producer_id`: unused producer id or -1."""
         found = self.transactions.get(request.transactional_id)
         decision: TxnCoordinatorResult = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         # A single record per decision: the log may end after any record, and no decision may be there in part.
@@ -207,7 +207,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _rotate(
         self, found: TransactionMetadata, request: InitProducer, now_ms: int, fresh_id: int
     ) -> TxnCoordinatorResult:
-        """Move to another producer id, because the epochs of this producer id are used up."""
+        """Give the transactional id the new producer id `fresh_id`, because the epochs of its old one are used up."""
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         assert fresh_id != found.producer_id
@@ -227,7 +227,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _without_transaction(
         self, found: TransactionMetadata, request: InitProducer, now_ms: int
     ) -> TransactionMetadata:
-        """Return the metadata of the id without a transaction, ready for the next transaction."""
+        """Return `found` as EMPTY, without partitions, and with the transaction time-out of `request`."""
         assert found.transactional_id == request.transactional_id
         assert found.state != TxnState.ONGOING
         assert found.state not in PREPARED

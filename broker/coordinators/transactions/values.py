@@ -218,7 +218,9 @@ class TxnResponse:
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
-    """Holds an error or NONE for each partition of a VerifyPartitions; empty if the whole request has an `error`."""
+    """Holds an error or NONE for each partition that a leader asked to verify (`VerifyPartitions`); empty if the whole
+    request has an `error`, and for all other requests.
+    """
     transaction: TransactionMetadata | None = None
     """Holds the transaction that a DescribeTransaction asked for."""
 
