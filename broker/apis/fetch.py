@@ -81,7 +81,7 @@ class DelayedFetch:
         self.available = 0
         """Counts readable bytes, as of the latest check of each partition. It stays 0 if `min_bytes` is at most 1."""
         self.found: dict[int, int] | None = None
-        """Maps an index in `wants` to that partition's share of `available`, in bytes. None until bytes are counted."""
+        """Maps an index in `wants` to the readable bytes of that partition. None until bytes are counted."""
         self.watches: list[FetchPartitionWaiter] | None = None
         """Holds one waiter per partition of `wants`. If it is None, a change of any partition wakes this fetch itself.
         """
@@ -238,7 +238,7 @@ class FetchApi:
         return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
-        """Count a follower's fetch offsets as acknowledgements of the records before (`Partition.follower_fetched`)."""
+        """Count each fetch offset of a follower as acknowledging all earlier records (`Partition.follower_fetched`)."""
         replicas, replica_id, last_response_s = (
             self._replicas,
             fetch.replica_id,
@@ -487,8 +487,8 @@ def _is_unchanged(want: PartitionRequest) -> bool:
 
 
 def _aborted(h: HostedPartition, offset: int, records: FileSlice) -> list[tuple[int, int]]:
-    """Return (producer id, first offset) of the aborted transactions with data in `records`, which begin at `offset`.
-    The reader drops that data.
+    """Return (producer id, first offset) of each aborted transaction with data in `records`. The consumer drops that
+    data. `offset` is the fetch offset of `records`.
     """
     found = h.log.aborted_transactions(offset, h.log.bound_of(records, offset))
     return [(txn.producer_id, txn.first_offset) for txn in found]

@@ -99,8 +99,8 @@ class FetchSession:
         outdated.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Hold when this follower's fetch last checked all partitions (`looked_ms`), and the pair (the follower's
-        broker epoch, `ReplicaManager.wake_round`) of that time (`called`). A fetch checks all partitions again after
+        """Describe the last fetch of this follower that checked all partitions: its time, and the pair (the follower's
+        broker epoch, `ReplicaManager.wake_round`) at that time. A fetch checks all partitions again after
         LOOK_EVERY_MS, or once the pair differs: the follower has registered anew, or a coordinator has woken the
         followers.
         """

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 ResponseSteps = Generator[None, None, Any]
 """Builds a response in pieces of work. Other tasks may run at each `yield`."""
 FEW: Final = 200
-"""Limits the entries (offsets or groups) of a response that is built in one step, outside of the lane for large
-responses. An entry takes some µs. The limit is low because a client may send such a request again and again.
+"""Limits the entries (offsets or groups) of a response that is built in one step. A larger one is built by
+`LargeResponseLane`, after the other large responses. An entry takes some µs. The limit is low because a client may send
+such a request again and again.
 """
 CHARACTERS_OF_ONE: Final = 64
 """Is the length of a commit's metadata that counts as one entry of a response, because long texts make a response

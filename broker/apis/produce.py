@@ -98,8 +98,8 @@ class ProduceApi:
         """Lets one request at a time append a chunk of its batches. Other tasks run between two chunks."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Append every batch of the request, then respond or park. The request begins at byte `at` of `view`. Raises
-        MalformedFrame, which closes the connection.
+        """Append every batch of the request, and respond: at once, or when the appends are acknowledged. The request
+        begins at byte `at` of `view`. Raises MalformedFrame, which closes the connection.
         """
         request = decode_produce(view, at, slot.version, self._most_batches)
         if request.size != _ONE_BATCH:  # a single batch repeats no partition
@@ -126,8 +126,8 @@ class ProduceApi:
     def _append_all(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> None:
-        """Append the batches of the request, then respond or park. `checked` has the results of record validation.
-        `refused` maps each batch that must not be appended to its error.
+        """Append the batches of the request, and respond: at once, or when the appends are acknowledged. `checked` has
+        the results of record validation. `refused` maps each batch that must not be appended to its error.
         """
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
@@ -163,7 +163,9 @@ class ProduceApi:
     def _turns(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> Iterator[bool]:
-        """Append every batch, then respond or park. Yield (always True) at each point where other tasks may run."""
+        """Append every batch, and respond: at once, or when the appends are acknowledged. Yield (always True) at each
+        point where other tasks may run.
+        """
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
         delayed = PiecewiseProduceResponse(self, slot, results)

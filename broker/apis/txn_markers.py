@@ -68,7 +68,8 @@ class TxnMarkersApi:
         self._start_soon = start_soon
 
     def handle(self, request: WriteTxnMarkersRequest, slot: PendingResponse) -> None:
-        """Append every marker of the request, then respond or park."""
+        """Append every marker of the request. Respond once each is replicated or has failed, or when the time is over.
+        """
         results: MarkerResults = {}
         delayed = PiecewiseProduceResponse(self, slot, results)
         turns = self._turns(request, results, delayed)

@@ -38,8 +38,8 @@ class ImageFeed:
         """Call the subscriber `follower` with every change from now on; with `caught_up`, first once with the whole
         image.
 
-        A subscriber that acts on the image (leads, follows, deletes) must not begin before the image holds the
-        registration of this incarnation: until then, a restarted node replays its own past, record by record.
+        A subscriber that acts on the image (leads or follows partitions, deletes logs) must not begin before the image
+        holds the registration of this incarnation: until then, a restarted node replays its own past, record by record.
         """
         if caught_up:
             follower(full_delta(self.image))

@@ -53,8 +53,8 @@ class Broker:
     in_controlled_shutdown: bool = False
     rack: str | None = None
     registered_at: int = field(default=-1, compare=False)
-    """Gives the offset of the latest registration record. Once the broker has replayed that record, the controller may
-    unfence it.
+    """Gives the offset of the latest RegisterBrokerRecord. It is above `epoch` if the same incarnation has registered
+    again. Once the broker has replayed that record, the controller may unfence it.
     """
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
@@ -112,7 +112,9 @@ class Topic:
 
 @dataclass(slots=True)
 class ImageDelta:
-    """Holds what a sequence of records has changed, with the values before it. The image has the values after it."""
+    """Says what a sequence of records has changed in an image. It holds the values before the change; the image holds
+    those after it.
+    """
 
     brokers: dict[int, Broker | None] = field(default_factory=dict)
     """Maps the id of each changed broker to its previous registration, or to None if it had none."""
@@ -204,7 +206,9 @@ class ClusterImage:
         return broker is not None and broker.active
 
     def replace_with(self, other: ClusterImage, delta: ImageDelta) -> None:
-        """Take over the content of `other`, which must not be used afterwards. `delta` is the difference."""
+        """Take over the content of `other`, which must not be used afterwards. `delta` says how `other` differs from
+        this image.
+        """
         assert other is not self
         assert other.offset >= self.offset, f"an image of {other.offset} after one of {self.offset}"
         self.brokers, self.topics_by_id, self.topic_ids = other.brokers, other.topics_by_id, other.topic_ids

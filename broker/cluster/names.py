@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 METADATA_TOPIC = "__cluster_metadata"
-"""Names the controllers' own log."""
+"""Names the metadata log, which the controllers replicate (KRaft)."""
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """Is the fixed topic id of the metadata log (KIP-516)."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})

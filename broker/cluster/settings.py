@@ -62,7 +62,7 @@ log.retention.ms), THROTTLES, APPLIED_AT_RUN_TIME and WITHOUT_EFFECT.
 
 
 class ControllerSettings:
-    """Holds the configuration of the node on which the controller is active, and the cluster's id."""
+    """Gives the active controller the settings in force. `config` is the configuration of the controller's node."""
 
     def __init__(self, config: BrokerConfig, cluster_id: str) -> None:
         self.config = config
@@ -78,7 +78,7 @@ class ControllerSettings:
         return self._in_force
 
     def topic_setting(self, image: ClusterImage, topic: str, name: str) -> Any:
-        """Return the value in force of one topic-level setting, with the type that squall.broker.config gives it."""
+        """Return the value in force of one topic-level setting, parsed to its type (such as int or bool)."""
         override = image.configs.get((TOPIC_RESOURCE, topic), {}).get(name)
         if override is not None:
             return TOPIC_SETTINGS[name].parse(override)

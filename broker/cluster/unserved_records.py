@@ -41,8 +41,8 @@ def keep(image: ClusterImage, record: Any) -> None:
 
 
 def remove(image: ClusterImage, record: Any) -> None:
-    """Apply a removal record: drop the record that it removes from `image.kept`, if there is one. For example,
-    RemoveDelegationTokenRecord drops the DelegationTokenRecord with the same token id.
+    """Apply a removal record: delete from `image.kept` the record that it names, if there is one. For example,
+    RemoveDelegationTokenRecord deletes the DelegationTokenRecord with the same token id.
     """
     image.kept.pop(_key(REMOVALS[type(record)], record), None)
 
