@@ -75,8 +75,9 @@ def run_and_judge(
 
     A failure of the harness ends the run, but what was recorded is judged, and the verdict is unknown. If the user's
     program broke its protocol (`ProgramProtocolError`), the history is not searched. progress: displays the run; the
-    caller may continue to use it. label: as in `RunDirectory.create`. beside: called while Spark searches the history.
-    drawn: the plan's faults were drawn at random (`Run`). engine: SPARK or REFERENCE, which searches the history.
+    caller may continue to use it. label: replaces the seed in the directory's name. beside: called while Spark searches
+    the history. drawn: the plan's faults were drawn at random (`Run`). engine: SPARK or REFERENCE, which searches the
+    history.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
@@ -188,7 +189,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
     Squall's.
 
     Raise PreconditionError before anything is made if this machine lacks something that the plan needs. Runtimes are
-    imported here: their packages are optional, and `lacks` has reported missing ones before.
+    imported here, because the packages that they need are optional.
     """
     from squall.chaos.runtimes.docker.runtime import DockerRuntime
     from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings

@@ -59,7 +59,7 @@ EPOCHS_WAIT_S = 10.0
 ASK_LIMIT_S = 3.0
 """Limits how long to wait for a broker's report of the partitions' leaders, in s."""
 READ_MARGIN_S = 5.0
-"""Gives how much longer than the plan's `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
+"""Gives how much longer than `stuck_s` readers get after healing, in s, so that a stuck reader is noticed."""
 STILL_STUCK_S = 3.0
 """Gives the seconds that a stuck reader gets, after new readers have read everything, to poll a record."""
 QUIET_S = 2.0

@@ -43,9 +43,9 @@ def save(
 ) -> RunDirectory:
     """Write a simulated run, with its verdict, into a new directory below `root`.
 
-    command: repeats the run; or a function that returns this command for the directory. latest, label: as in
-    `RunDirectory.create`. tables: write the history as Parquet as well, if pyarrow is installed; the verdict does not
-    need it.
+    command: repeats the run; or a function that returns this command for the directory. latest: point the link `latest`
+    at the directory. label: replaces the seed in the directory's name. tables: write the history as Parquet as well, if
+    pyarrow is installed; the verdict does not need it.
 
     The written verdict can be worse than `result.verdict`, because the replicas' log files are compared only here.
     """

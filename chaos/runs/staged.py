@@ -12,7 +12,7 @@ from typing import IO
 from squall.checkers.stages import stage_of
 
 LOOK_S = 0.25
-"""Gives how often the log is read, in s."""
+"""Gives the pause between two readings of the log, in s."""
 FIRST = "start"
 """Is the stage to display until the program logs its first stage."""
 

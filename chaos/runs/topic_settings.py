@@ -41,7 +41,9 @@ def planned_settings(plan: Plan) -> Settings:
 async def asked_settings(
     env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S
 ) -> Settings:
-    """Ask a broker for the settings (DescribeConfigs), with a new client. Topics without an answer have none."""
+    """Ask a broker for the topics' settings (DescribeConfigs), with a new client. Topics without an answer have no
+    settings.
+    """
     found: dict[str, Mapping[str, str]] = {}
     async with trio.open_nursery() as nursery:
         client = Client(env, servers)

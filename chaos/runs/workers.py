@@ -109,7 +109,7 @@ def _fork(
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Block signals inside: a process just forked would handle a signal that is meant for its parent."""
+    """Block signals during a `with` block: a process just forked would handle a signal that is meant for its parent."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -118,7 +118,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def _ended(results: Connection, pid: int) -> str:
-    """Wait for a process that ends, and say in words how it ended."""
+    """Wait for the end of a worker, and say in words how it ended. results: the worker's pipe, which is closed here."""
     results.close()
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)

@@ -37,7 +37,7 @@ class Container:
         self._id = ""
 
     async def create(self) -> None:
-        """Let the engine create the container."""
+        """Create the container in the engine; `start` starts it."""
         self._id = await in_thread(self._engine.create, self._spec)
 
     async def made_of(self, image: str) -> Container:
@@ -83,7 +83,7 @@ class Container:
         return await self._freeze(self._engine.pause, frozen=True)
 
     async def unpause(self) -> dict[str, Any]:
-        """Let the container continue. Returns its state after that."""
+        """End the container's freeze. Returns its state after that."""
         return await self._freeze(self._engine.unpause, frozen=False)
 
     async def _freeze(self, call: Callable[[str], None], frozen: bool) -> dict[str, Any]:

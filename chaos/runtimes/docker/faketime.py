@@ -80,9 +80,9 @@ class FaketimeFile:
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def with_ordered_offsets(self, reports: Sequence[ClockReport]) -> list[ClockReport]:
-        """Return the node's clock reports with libfaketime's offsets. The broker does not notice libfaketime: in its
-        report, `set_ms` is the offset of its own clock file, REPORTING_MS. It is replaced by the offset that
-        libfaketime had at the time of the report.
+        """Return the node's clock reports with libfaketime's offsets. The broker does not notice libfaketime, so the
+        `set_ms` of its reports is REPORTING_MS, the offset of the broker's own clock file. This function replaces
+        REPORTING_MS by the offset that libfaketime had at the time of the report.
         """
         return [replace(each, set_ms=self._at(each.t_ns)) if each.set_ms == REPORTING_MS else each for each in reports]
 

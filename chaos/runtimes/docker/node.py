@@ -82,7 +82,7 @@ class ContainerNode(BrokerNode):
         return self._container
 
     async def create(self, container: Container) -> None:
-        """Let the engine make the node's container."""
+        """Create the node's container in the engine."""
         await container.create()
         self._container = container
 

@@ -105,7 +105,7 @@ class ContainerProxies(LinkProxies):
         await trio.to_thread.run_sync(self._links.reset)
 
     def has_fault(self, link: Link) -> bool:
-        """Return whether the link has a fault now."""
+        """Return whether Toxiproxy has a fault on the link now."""
         return self._links.has_fault(link)
 
     @override

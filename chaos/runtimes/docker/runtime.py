@@ -34,8 +34,9 @@ ACTS = frozenset(
 class DockerRuntime(RealRuntime):
     """Runs Squall brokers in containers.
 
-    nodes, zones, settings, controllers: as in `blueprint`. seed: for random choices in disk faults and power losses.
-    The other arguments are as in `ContainerOptions`.
+    nodes: how many nodes, or their ids. zones: the client zones' names. settings: for every broker. controllers: the
+    voters' ids; None chooses some of the nodes. seed: for random choices in disk faults and power losses. The other
+    arguments are as in `ContainerOptions`.
     """
 
     def __init__(

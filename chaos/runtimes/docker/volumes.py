@@ -26,7 +26,7 @@ class Volumes:
         self._names = {node: f"squall-{run}-data-{node}" for node in nodes} if size_bytes else {}
 
     async def make(self, labels: Mapping[str, str]) -> None:
-        """Let the engine make the volumes."""
+        """Create the volumes in the engine."""
         for name in self._names.values():
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
