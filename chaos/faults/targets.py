@@ -63,8 +63,8 @@ class ClusterSnapshot:
     only names that conditions use, and whose coordinators answered.
     """
     places: Sequence[str] = ()
-    """Lists the workload's partitions, from which a target without a partition chooses, because other partitions get
-    hardly any writes. Empty: from all partitions.
+    """Lists the workload's partitions. A target that names no partition, such as `leader`, chooses one of these,
+    because other partitions get hardly any writes. Empty: it chooses from all partitions.
     """
 
 
@@ -76,7 +76,7 @@ class WorkloadClients(NamedTuple):
     producers: int
     readers: int
     zombies: Sequence[int]
-    """Lists the numbers of the producers that can be turned into zombies."""
+    """Lists the numbers of the producers that a fault can stop while a successor takes over their transactional id."""
     members: int = 0
     named: Sequence[int] = ()
     """Lists the numbers of the members that have an instance id."""

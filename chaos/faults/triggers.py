@@ -5,8 +5,8 @@ before its `at_s`. The whole grammar:
     leader:TOPIC-N OP NUMBER    the id of its leader, -1 for none
     controller OP NUMBER        the id of the active controller, -1 for none
     fsync:N OP NUMBER           how many fsyncs broker N has done since the run began; also write:N and send:N
-    after fault N began         of the plan's faults, counted from 0
-    after fault N ended
+    after fault N began         fault N of the plan, counted from 0, has begun
+    after fault N ended         it has ended
     txn:ID == STATE             the state of a transactional id's transaction, as Kafka calls it; or != STATE
     group:ID == STATE           the state of a consumer group, likewise
 
@@ -45,7 +45,7 @@ STATES: Mapping[str, tuple[str, ...]] = {
     OF_GROUPS: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"),
 }
 """Lists the states that DescribeTransactions reports, and that ListGroups reports for classic groups and for groups of
-KIP-848. (Dead, and a transaction's PrepareEpochFence, are in Kafka's memory for moments only.)
+KIP-848. (Dead, and a transaction's PrepareEpochFence, are left out: Kafka keeps them only for a moment.)
 """
 EXAMPLES = {OF_TRANSACTIONS: "txn:squall-0 == PrepareCommit", OF_GROUPS: "group:squall-group == PreparingRebalance"}
 _STATE = re.compile(r"(txn|group):(\S+)\s*(==|!=)\s*(\S+)")

@@ -95,8 +95,8 @@ def _registered(act: Json) -> str:
 
 
 def was_down(act: Json) -> str:
-    """Return a sentence for a broker that another fault had already taken down when this fault began. act: the evidence
-    about this broker.
+    """Return a sentence that says which other fault had already taken a broker down when this fault began, and how many
+    probes the broker answered. act: the evidence about this broker.
     """
     by = ", ".join(f"fault {fault} ({action})" for fault, action in mapping(act.get("by")).items())
     asked, answered = act.get("asked"), act.get("answered")

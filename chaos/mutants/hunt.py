@@ -80,7 +80,7 @@ class MutantHuntResult:
 
     @property
     def is_expected(self) -> bool:
-        """Is True if the check that found the mutant is in the mutant's `Mutant.expected`."""
+        """Is True if the mutant was found by a check that its definition names (`Mutant.expected`)."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
@@ -93,8 +93,8 @@ class MutantHuntResult:
 
     @property
     def steps_text(self) -> str:
-        """Returns the number of steps as text: "4"; "4 (seed 7)" if another seed found the mutant first; "-" if nothing
-        was shrunk.
+        """Returns the number of steps as text: "4". If another seed found the mutant first, adds the seed of the shrunk
+        plan: "4 (seed 7)". "-" if nothing was shrunk.
         """
         if self.steps is None:
             return "-"

@@ -39,8 +39,8 @@ REBALANCING: Mapping[str, str] = {
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
 }
-"""Holds the settings that move leadership back to the preferred leader as soon as it is in sync, so that each failover
-moves it twice.
+"""Holds the settings that move leadership back to the preferred leader as soon as that replica is in sync. So each
+failover moves leadership twice.
 """
 
 ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}
@@ -76,8 +76,8 @@ def hunt_plan(
     bare: bool = False,
     **plan: Any,
 ) -> Plan:
-    """Return a plan of a small cluster under a light load with these faults, and then time to converge. bare:
-    `workload` is the whole table of the load; otherwise it is added to `SMALL`.
+    """Return a plan of a small cluster under a light load, with these faults. After the last fault there is time to
+    converge. bare: `workload` is the whole table of the load; otherwise it is added to `SMALL`.
     """
     end_s = max((f["at_s"] + f["duration_s"] for f in faults), default=0.0)
     values: Values = {
@@ -116,8 +116,8 @@ SMALL: Mapping[str, Any] = {
 def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kill") -> list[Values]:
     """Return faults that take nodes down one after the other, each a moment after the previous node has come back.
 
-    After a power loss there is time to catch up. Otherwise the next power loss would hit several nodes at once, which
-    no configuration without fsync survives.
+    After a power loss, the next fault waits until the node has probably caught up. Otherwise several replicas could
+    lose the same unsynced records, which no configuration without fsync survives.
     """
     gaps = (1.6, 2.0, 2.5) if KINDS[action].fault_class == POWER_LOSS else (0.15, 0.3, 0.5, 0.9)
     at_s, found, last = 0.3, [], 0

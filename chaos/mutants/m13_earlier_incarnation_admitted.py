@@ -32,9 +32,9 @@ def is_stale_fetch(self: Partition, replica: FollowerReplicaState, broker_epoch:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a follower's fetch is late, so that it fetches again over another connection, and then
-    loses its power. When the late fetch arrives, the follower has restarted and has lost many records. Its link is
-    slow, and no more records are written meanwhile.
+    """Return a plan in which a follower's fetch is late, so that the follower fetches again over another connection.
+    Then the follower loses its power. When the late fetch arrives, the follower has restarted and has lost many
+    records. Its link to the leader is slow, and no more records are written meanwhile.
     """
     rng = draw(seed, "13")
     node, last_s = f"node:{rng.randint(1, 3)}", 2.0

@@ -25,7 +25,8 @@ def has_reached_isr(self: Partition, replica: FollowerReplicaState) -> bool:
 def plan(seed: int) -> Plan:
     """Return a plan in which a follower's links are so slow that it leaves the ISR, and it lacks just the last record
     when the leader dies. The next leader learns only later that this record is committed, and admits the follower by
-    the high watermark that it knows. Neither broker is a voter of the metadata quorum, so the controller stays.
+    the high watermark that it knows. The slow follower and the leader that dies are no voters of the metadata quorum,
+    so the controller stays.
     """
     rng = draw(seed, "14")
     far, leader = rng.sample((4, 5), 2)

@@ -18,7 +18,8 @@ def latest_offset_available(self: Partition) -> bool:
 
 def plan(seed: int) -> Plan:
     """Return a plan in which leaders die one after the other. The one replica that is left does not know the latest
-    high watermark, and alone it cannot commit records to learn it. Readers ask for their lag meanwhile.
+    high watermark. It would learn the high watermark by committing a record, which it cannot do alone. Readers ask for
+    their lag meanwhile.
     """
     rng = draw(seed, "21")
     at_s, faults, last = 0.5, [], 0

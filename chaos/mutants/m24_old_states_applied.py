@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_stale_state(self: Partition, state: LeaderAndIsr) -> bool:
-    """Return False: take every state for new."""
+    """Return False: apply every leadership and ISR that the control plane sends, even an outdated one."""
     return False
 
 
