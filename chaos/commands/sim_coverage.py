@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PAGE = "coverage.html"
+MOST_LISTED = 40
+"""Limits the branches without a reason that are printed: a small batch leaves hundreds, of which the page has all."""
 RARE_BELOW = 1 / 1000
 """Gives the share of seeds below which a rare code path of the broker counts as taken too rarely."""
 
@@ -71,10 +73,12 @@ def say_coverage(coverage: BatchCoverage, out: Console) -> None:
         f"({REASONS.name})",
         soft_wrap=True,
     )
-    for each in coverage.unreached:
-        if each.kind == "unexplained":
-            line = f"  {each.file}:{each.line} {each.function}: {each.branch}"
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    unexplained = [each for each in coverage.unreached if each.kind == "unexplained"]
+    for each in unexplained[:MOST_LISTED]:
+        line = f"  {each.file}:{each.line} {each.function}: {each.branch}"
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if len(unexplained) > MOST_LISTED:
+        out.print(f"  and {len(unexplained) - MOST_LISTED:,} more, which the page lists", soft_wrap=True)
     if coverage.refuted:
         wrong = f"{REASONS.name} calls impossible what these seeds reached"
         out.print(f"{wrong}: {', '.join(coverage.refuted)}", soft_wrap=True, markup=False)

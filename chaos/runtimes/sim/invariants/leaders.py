@@ -106,7 +106,7 @@ def settings_in_force(found: SettingsInForce) -> str | None:
     """A replica's log uses the topic's settings from the metadata image of its node. The replica uses
     min.insync.replicas from that image, and the node's replica.lag.time.max.ms.
     """
-    for name in LogConfig.__slots__:
+    for name in LogConfig.__slots__ if found.log != found.image else ():
         here, wanted = getattr(found.log, name), getattr(found.image, name)
         if here != wanted:
             return f"{name} is {here}, and by the image {wanted}"
