@@ -52,7 +52,7 @@ class Mutant:
     """
 
     id: str
-    """Is the mutant's number in docs/mutants.md. Mutants with similar bugs may share a number, with different letters
+    """Is the mutant's number in docs/shown/mutants.md. Mutants with similar bugs may share a number, with different letters
     behind it.
     """
     name: str

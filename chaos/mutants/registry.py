@@ -1,4 +1,4 @@
-"""Lists every mutant by its id, in the order of the table in docs/mutants.md."""
+"""Lists every mutant by its id, in the order of the table in docs/shown/mutants.md."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def find(name: str) -> Mutant:
             return mutant
     near = difflib.get_close_matches(name, [mutant.name for mutant in _ALL]) if name[:1].isalpha() else []
     meant = f": did you mean {' or '.join(f'{each} ({find(each).id})' for each in near)}?" if near else ";"
-    raise PreconditionError(f"there is no mutant {name!r}{meant} docs/mutants.md lists them")
+    raise PreconditionError(f"there is no mutant {name!r}{meant} docs/shown/mutants.md lists them")
 
 
 def select(names: str) -> tuple[Mutant, ...]:

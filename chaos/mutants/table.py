@@ -1,4 +1,4 @@
-"""Makes the table of docs/mutants.md from the results of hunts, and describes each mutant."""
+"""Makes the table of docs/shown/mutants.md from the results of hunts, and describes each mutant."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[st
 
 
 def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:
-    """Write the results of hunts into the table of the page docs/mutants.md. They replace earlier results of the same
+    """Write the results of hunts into the table of a page. They replace earlier results of the same
     mutants in the same kind of hunt; all others stay. which: the kind of hunt (OWN, HISTORY or SWARM).
     """
     text = page.read_text()

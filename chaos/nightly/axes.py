@@ -109,7 +109,7 @@ def word(axis: str, value: Any) -> str:
         try:
             find(said)
         except PreconditionError:
-            raise ValueError(f"mutant: there is no mutant {said!r}: docs/mutants.md lists them") from None
+            raise ValueError(f"mutant: there is no mutant {said!r}: docs/shown/mutants.md lists them") from None
     if axis == "flush" and said != "os" and not (said.isdecimal() and int(said) > 0):
         raise ValueError(
             f"flush: {value!r} is not possible: os (the system decides), or the records between two fsyncs"

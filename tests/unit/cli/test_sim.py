@@ -48,9 +48,9 @@ def test_what_does_not_go_together_or_does_not_exist_is_refused(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nobody", "there is no mutant 'nobody'; docs/mutants.md lists them"),
-        ("999", "there is no mutant '999'; docs/mutants.md lists them"),
-        ("bufer-reused", "no mutant 'bufer-reused': did you mean buffer-reused (61)? docs/mutants.md lists them"),
+        ("nobody", "there is no mutant 'nobody'; docs/shown/mutants.md lists them"),
+        ("999", "there is no mutant '999'; docs/shown/mutants.md lists them"),
+        ("bufer-reused", "no mutant 'bufer-reused': did you mean buffer-reused (61)? docs/shown/mutants.md lists them"),
     ],
 )
 def test_an_unknown_mutant_is_refused_in_one_sentence(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
