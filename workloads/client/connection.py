@@ -177,14 +177,14 @@ class BrokerConnection:
 
     async def request(self, request: Message, response: type[R], version: int, timeout_s: float) -> R:
         """Send a request and return its decoded response. Raises RequestFailed."""
-        return await self._exchange(request, version, timeout_s, lambda body: response.decode(body, 0, version)[0])
+        return await self.exchange(request, version, timeout_s, lambda body: response.decode(body, 0, version)[0])
 
     async def negotiate(self, timeout_s: float) -> None:
         """Learn which API versions the broker supports (KIP-35, KIP-511). Raises RequestFailed."""
         request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
         error = ErrorCode.UNSUPPORTED_VERSION.value
         for version in (ApiVersionsRequest.MAX_VERSION, 0):
-            error, spoken = await self._exchange(request, version, timeout_s, partial(_versions_of_response, version))
+            error, spoken = await self.exchange(request, version, timeout_s, partial(_versions_of_response, version))
             if error == ErrorCode.NONE:
                 self._versions = spoken
                 return
@@ -194,7 +194,10 @@ class BrokerConnection:
         self.close(BAD_ANSWER)
         raise RequestFailed(BAD_ANSWER, sent=True, detail=f"ApiVersions: {name_of(error)}")
 
-    async def _exchange(self, request: Message, version: int, timeout_s: float, decode: Callable[[memoryview], A]) -> A:
+    async def exchange(self, request: Message, version: int, timeout_s: float, decode: Callable[[memoryview], A]) -> A:
+        """Send a request and return what `decode` makes of the response's body, which is valid only during that call.
+        Raises RequestFailed.
+        """
         found: list[A | RequestFailed] = []
         done = trio.Event()
 

@@ -53,7 +53,7 @@ def read_records(
     next_position, last_epoch = position, -1
     if view is None:
         return ReadRecords(found, next_position, last_epoch, damage)
-    filtered = _AbortedTransactionFilter(aborted) if isolation == READ_COMMITTED and aborted else None
+    filtered = AbortedTransactionFilter(aborted) if isolation == READ_COMMITTED and aborted else None
     try:
         for header, start, end in batches(view):
             behind = header.base_offset + header.last_offset_delta + 1
@@ -91,7 +91,7 @@ def _visible_records(
     return records
 
 
-class _AbortedTransactionFilter:
+class AbortedTransactionFilter:
     """Hides the batches of aborted transactions from a reader. It follows the log in order of offsets and keeps the
     producers whose open transaction will be aborted.
     """

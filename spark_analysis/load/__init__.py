@@ -1,0 +1,7 @@
+"""Offers topics to Spark as a data source: `spark.dataSource.register(SquallDataSource)`, then
+`spark.read.format("squall")` or `spark.readStream.format("squall")` (docs/load.md).
+"""
+
+from squall.spark_analysis.load.source import SquallDataSource
+
+__all__ = ["SquallDataSource"]
