@@ -97,7 +97,7 @@ class RealFile(File):
 
     @override
     def seal(self) -> None:
-        """Give back the disk space that is reserved behind the file's end, also by an earlier run of the broker."""
+        """Release the disk space reserved behind the file's end, no matter which run of the broker reserved it."""
         found = os.fstat(self._fd)
         if found.st_blocks * 512 > found.st_size + found.st_blksize:
             self._cut_back(found.st_size)

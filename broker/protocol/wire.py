@@ -5,8 +5,7 @@ Decoders take a memoryview of bytes (format "B") and a position, and return the 
 bound their work by the bytes that are there, never by a number from a peer:
 
 * a fixed-width read or an index behind the end raises (struct.error, IndexError),
-* positions only grow, and each message ends with a check that the position is inside the view: it finds a slice that
-  the view's end cut short,
+* a slice behind the end is cut short without an error; so the position, which only grows, is checked after a message,
 * an array's length is compared with the bytes left, divided by its element's smallest size, before the first element.
 
 `Message.decode` turns all of that into `MalformedFrame`.

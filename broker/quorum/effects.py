@@ -86,7 +86,7 @@ class QuorumTraceEvent:
 
 
 class Ready(NamedTuple):
-    """Holds one round of effects. The caller carries out one round after another, and each from top to bottom.
+    """Holds one round of effects. The caller completes a round before the next, and handles its fields in their order.
 
     Records that are not durable yet (`Raft.wants_sync`) are synced in parallel, and `Raft.synced` reports the result.
     No effect of a round waits for the sync, because the core makes a message that needs a sync only after that sync.

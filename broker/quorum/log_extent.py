@@ -73,7 +73,8 @@ class LogExtent:
         self.epochs = []
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`. Before the log's start, it is that of the snapshot's last record.
+        """Return the epoch of the record at `offset`. For an offset before the log's start, return the epoch of the
+        last record in the snapshot.
         """
         found = self.start_epoch
         for epoch, first in self.epochs:

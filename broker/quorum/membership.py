@@ -121,7 +121,8 @@ class QuorumMembership:
         self.enter(role, deadline_ms, why)
 
     def move_to(self, epoch: int, *, leader_id: int = NO_NODE, voted_id: int = NO_NODE) -> None:
-        """Change the durable state. Within an epoch, vote and leader can be set only once."""
+        """Set epoch, leader and vote, which are then made durable. Within an epoch, leader and vote are set only once.
+        """
         old = self.state
         if epoch == old.epoch:
             assert voted_id in (old.voted_id, NO_NODE) or old.voted_id == NO_NODE

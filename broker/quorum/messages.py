@@ -95,7 +95,7 @@ class FetchSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class VoteReply:
-    """Answers Vote, for a vote or a pre-vote."""
+    """Answers Vote: `granted` says whether the sender grants its vote, or would grant it (in reply to a pre-vote)."""
 
     error: ErrorCode
     epoch: int

@@ -88,7 +88,7 @@ class Outbox:
             line.due_ms = NEVER
 
     def due(self, voter: int, at_ms: int) -> None:
-        """Set a voter's due time: `take_due` returns the voter from `at_ms` on."""
+        """Set a voter's due time: the time from which on `take_due` returns it, so that a request can be sent to it."""
         self._lines[voter].due_ms = at_ms
 
     def due_all(self, at_ms: int) -> None:

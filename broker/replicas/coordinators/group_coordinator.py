@@ -83,7 +83,8 @@ CLOCK_STEP_S = 0.001
 
 
 class HostedGroupShard:
-    """Holds a shard with its partition's log in one leader epoch."""
+    """Holds the shard with the groups of one __consumer_offsets partition, and the partition's log in one leader epoch.
+    """
 
     __slots__ = ("log", "machine", "replayed", "serves")
 

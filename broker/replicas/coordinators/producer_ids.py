@@ -32,7 +32,7 @@ class ProducerIdManager:
         return self._next - 1
 
     async def refill(self) -> ErrorCode:
-        """Get another block from the controller, unless the current block is not used up. Return
+        """Get a block from the controller, and use it if the current block is used up by then. Return
         COORDINATOR_LOAD_IN_PROGRESS if no controller gives a block.
         """
         try:

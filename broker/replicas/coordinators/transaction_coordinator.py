@@ -96,7 +96,9 @@ class TransactionalIdQueue:
 
 
 class HostedTransactionShard:
-    """Holds a shard with its partition's log in one leader epoch, and the requests that wait for earlier requests."""
+    """Holds the shard with the transactions of one __transaction_state partition, the partition's log in one leader
+    epoch, and the requests that wait for earlier requests.
+    """
 
     __slots__ = ("log", "machine", "serves", "turns")
 
