@@ -52,8 +52,8 @@ class Mutant:
     """
 
     id: str
-    """Is the mutant's number in docs/shown/mutants.md. Mutants with similar bugs may share a number, with different letters
-    behind it.
+    """Is the mutant's number in docs/shown/mutants.md. Mutants with similar bugs may share a number, with different
+    letters behind it.
     """
     name: str
     title: str
