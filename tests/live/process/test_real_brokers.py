@@ -212,7 +212,9 @@ def test_a_development_cluster_of_few_brokers_serves_groups_and_transactions(nod
 
 @pytest.mark.gate
 def test_a_development_cluster_says_which_setting_wants_more_brokers_than_there_are() -> None:
-    command = [sys.executable, "-P", "-m", "squall.chaos", "cluster", "up", "-n", "1"]
+    # Its default port may be in use: somebody has a cluster up.
+    (port,) = free_ports(1, (), Random())
+    command = [sys.executable, "-P", "-m", "squall.chaos", "cluster", "up", "-n", "1", "--port", str(port)]
     settings = ["--set", "offsets.topic.replication.factor=3", "--set", "num.partitions=no number"]
     ended = subprocess.run([*command, *settings], capture_output=True, text=True, cwd=ROOT, timeout=scaled(30))
     said, refused = ended.stderr.splitlines()
