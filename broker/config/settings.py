@@ -74,7 +74,7 @@ class Endpoint(NamedTuple):
 
 
 class NodeAddress(NamedTuple):
-    """Represents the address of a node."""
+    """Represents a node by its id, host and port, such as a voter in controller.quorum.voters."""
 
     node_id: int
     host: str
@@ -398,7 +398,9 @@ def text(default: str | None, *choices: str) -> Any:
 
 
 def listing(default: tuple[Any, ...], *choices: str, item: Callable[[str], Any] | None = None) -> Any:
-    """Declare a setting that is a list of comma-separated items."""
+    """Declare a setting that is a list of comma-separated items. Each item must be one of `choices` if there are any,
+    and is converted by `item` if that is given.
+    """
     return _declare(ConfigType.LIST, default, choices=choices, item=item)
 
 

@@ -189,7 +189,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Is True if the value is the default."""
+        """Is True if nothing sets the value, so that the built-in default applies."""
         return self.source is ConfigSource.DEFAULT
 
     def with_source_only(self) -> ConfigEntry:
@@ -241,8 +241,7 @@ def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
 
 
 def validate_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the checked overrides of a new topic. Raises ConfigError for an unknown name, an impossible value or null.
-    """
+    """Return a new topic's checked overrides. Raises ConfigError for an unknown name, an impossible value or null."""
     checked: dict[str, str] = {}
     for name, value in overrides.items():
         if value is None:

@@ -38,7 +38,9 @@ FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERS
 
 
 class BrokerLifecycle:
-    """Registers this incarnation of the broker and keeps its session by heartbeats. Other code reads the fields."""
+    """Registers this incarnation of the broker and keeps its session by heartbeats. Other code waits for its events,
+    such as `unfenced`.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class BrokerLifecycle:
         self._previous_broker_epoch = previous_broker_epoch
         self.incarnation_id = env.rng.randbytes(16)
         self.broker_epoch = NOT_REGISTERED
-        """Gives the broker epoch of this incarnation."""
+        """Gives the broker epoch of the latest successful registration; NOT_REGISTERED before the first."""
         self.registered = trio.Event()
         self.caught_up = trio.Event()
         """Is set once this node's image holds the registration of this incarnation. Until then, the image may show the

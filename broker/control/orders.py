@@ -60,7 +60,7 @@ def _orders(image: ClusterImage, delta: ImageDelta, broker_id: int) -> Iterator[
 def become(
     topic: str, topic_id: bytes, index: int, partition: PartitionImage, broker_id: int
 ) -> BecomeLeader | BecomeFollower:
-    """Return the order for the replica of `partition` on `broker_id`."""
+    """Return BecomeLeader if `broker_id` leads the partition, else BecomeFollower, with the partition's state."""
     state = LeaderAndIsr(
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,

@@ -34,8 +34,8 @@ NOT_REGISTERED = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Lists the registered brokers with their broker epochs, and says which are fenced or shutting down. It comes
-    before the orders that depend on it.
+    """Lists the registered brokers with their broker epochs, and says which are fenced or shutting down. The control
+    plane sends it before a BecomeLeader that depends on it.
     """
 
     brokers: BrokerStatuses
@@ -92,7 +92,7 @@ Order = BrokersChanged | StopReplica | BecomeLeader | BecomeFollower | SettingsC
 
 
 class DataPlane(Protocol):
-    """Obeys the orders of the control plane."""
+    """Holds this broker's replicas, and leads, follows or deletes them as the control plane orders."""
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Carry out orders, one after another. If there are many, some are carried out after this call has returned.
@@ -239,7 +239,9 @@ NodeHandler = Callable[[Any], Any]
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Protocol):
-    """Describes the control plane as a node uses it."""
+    """Connects a node to the cluster's controller. It provides the cluster image, gives orders to the data plane,
+    registers this broker, and sends requests to the controller.
+    """
 
     @property
     def feed(self) -> ImageFeed:
@@ -255,8 +257,8 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
 
     @property
     def answered_at(self) -> float:
-        """Return when a controller last answered this node, by `env.mono()`; before the first answer, when the plane
-        began.
+        """Return the time of a controller's last answer to this node, by `env.mono()`. Before the first answer, this is
+        the time when the plane was created.
         """
 
     def handlers(self) -> Mapping[int, NodeHandler]:

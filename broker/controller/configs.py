@@ -52,8 +52,8 @@ LONG_VALUE: Final = 64
 other work on it.
 """
 MOST_CHARACTERS: Final = 500_000
-"""Limits the total length of long values (see LONG_VALUE) in a request for several resources. The present values of
-resources that it alters count, too. Parsing so many characters takes up to 0.2 s.
+"""Limits the total length of the values longer than LONG_VALUE in a request that alters several resources. Such values
+that these resources already have count, too. Parsing so many characters takes up to 0.2 s.
 """
 
 MOST_RECORDS: Final = 10_000

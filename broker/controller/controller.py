@@ -1,4 +1,5 @@
-"""Runs the active controller of one term: dispatches commands, decides what is due with time, and applies decisions.
+"""Runs the active controller of one term: dispatches commands, makes decisions that are due (such as to fence a silent
+broker), and applies decisions.
 
 The code is pure: it appends and sends nothing. Its caller appends a decision's records to the metadata log, applies the
 decision here at the offset of its records, and answers once they are committed.
@@ -153,7 +154,9 @@ class Controller:
         return config.auto_leader_rebalance_enable and now_ms - self._balanced_ms >= interval_ms
 
     def apply(self, decision: Decision[Any], epoch: int, now_ms: int) -> None:
-        """Apply a decision to the image. The leader of `epoch` has appended its records at `next_offset`."""
+        """Replay a decision's records into the image, and apply its change of a broker's session if it has one. The
+        caller has appended the records to the log at `next_offset`, as the leader of `epoch`.
+        """
         assert epoch >= self.image.epoch, f"decided in epoch {epoch}, after epoch {self.image.epoch}"
         for write in decision.records:
             replay(self.image, write.record, self.next_offset, epoch)

@@ -51,7 +51,7 @@ class ElectionType(Enum):
     known leader may be elected, which may lose committed records.
     """
     UNCLEAN = "unclean"
-    """Elects any live replica if there is no other, which may lose committed records."""
+    """Works like ONLINE but, if that gives no leader, elects any live replica, which may lose committed records."""
 
 
 @dataclass(slots=True)
@@ -131,8 +131,8 @@ class PartitionChange:
         return NO_NODE, False
 
     def _valid(self, replica: int, target: _PlannedPartition) -> bool:
-        """Return whether a replica is acceptable and holds every committed record: it is in the planned ISR or, if that
-        is empty, in the planned ELR.
+        """Return whether a replica's broker may lead and the replica holds every committed record: it is in the planned
+        ISR or, if that is empty, in the planned ELR.
         """
         complete = replica in (target.isr or target.elr)
         return complete and self.acceptable(replica)

@@ -41,9 +41,10 @@ FEATURES = (
     Feature("share.version", 0, 1, 0),
     Feature("streams.version", 0, 1, 0),
 )
-"""Lists the supported features in order. Level 30 of metadata.version is Kafka's 4.3-IV0, 7 its 3.3-IV3. Level 2 of
-transaction.version raises a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
-Level 1 of group.version enables consumer groups (KIP-848).
+"""Lists the supported features, in the order in which a new cluster's first records set them. Level 30 of
+metadata.version is Kafka's 4.3-IV0, 7 its 3.3-IV3. Level 2 of transaction.version raises a producer's epoch with each
+transaction, 1 only changes the coordinator's records (KIP-890). Level 1 of group.version enables consumer groups
+(KIP-848).
 
 share.version and streams.version enable kinds of groups that this broker does not serve. They are listed so that a
 cluster for which Kafka has set them keeps its levels. ApiVersions does not list the requests of such groups, and their

@@ -1,5 +1,5 @@
-"""Elects leaders on request and with time: ElectLeaders, preferred leaders, unclean elections (mechanisms C1 and R11 in
-docs/mechanisms.md).
+"""Elects leaders on request (ElectLeaders) and periodically (preferred leaders, unclean elections; mechanisms C1 and
+R11 in docs/mechanisms.md).
 """
 
 from __future__ import annotations

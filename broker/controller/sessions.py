@@ -27,7 +27,9 @@ class BrokerSessionChange:
 
 @dataclass(slots=True)
 class BrokerSession:
-    """Holds the state of one broker's session."""
+    """Holds the time of a broker's last contact, and the offset up to which the broker has replayed the metadata log
+    (-1 if unknown).
+    """
 
     contact_ms: int
     metadata_offset: int = -1

@@ -46,7 +46,7 @@ class QuorumInterface(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Return the offset of the next record."""
+        """Return the offset that the next appended record will get."""
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
         """Append (record, version) pairs as one batch, and return the last offset. Raises an error if this node does

@@ -82,7 +82,7 @@ class QuorumNodeState(NamedTuple):
     leads: bool
     high_watermark: int
     log_end_offset: int
-    """Gives the end of the written records."""
+    """Gives the offset after the last record that is written to the log, synced or not."""
     log_generation: int
     """Counts the truncations of the log that have been carried out."""
     is_settled: bool
@@ -150,11 +150,9 @@ class MetadataQuorum:
         self._moved = trio.Event()
         self._unanswered_end_epochs = 0
         self._current_receiver = NO_NODE
-        """Gives the node that just answered a request, or failed to, while `_work` carries out what follows; else
-        NO_NODE.
-        """
+        """Gives the receiver of a request that just ended: the same task can send it the next one. Else NO_NODE."""
         self._next: QuorumMessage | None = None
-        """Holds a new request to `_current_receiver`, or None. The task of the previous request sends it, too."""
+        """Holds a request for the task whose previous request just ended, so that no new task is needed; or None."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
@@ -166,7 +164,7 @@ class MetadataQuorum:
 
     @property
     def epoch(self) -> int:
-        """Returns this node's epoch."""
+        """Returns the quorum's newest leader epoch, as far as this node knows."""
         return self._raft.epoch
 
     @property
@@ -186,7 +184,7 @@ class MetadataQuorum:
 
     @property
     def end_offset(self) -> int:
-        """Return the offset of the next record."""
+        """Return the offset that the next appended record will get."""
         return self._raft.log.end_offset
 
     def inspect(self) -> QuorumNodeState:
@@ -314,7 +312,9 @@ class MetadataQuorum:
         return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass `found` (sender id, request) to the Raft core. `replied` gets the reply. Returns `withdraw`'s ticket."""
+        """Pass `found` (sender id, request) to the Raft core. `replied` is called with the reply, now or later. Return
+        a number by which `withdraw` drops that callback.
+        """
         sender, request = found
         self._tickets += 1
         ticket = self._tickets

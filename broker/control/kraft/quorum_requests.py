@@ -38,17 +38,17 @@ class QuorumRequestHandler:
         self._core, self._storage, self._node_id, self._cluster_id = core, storage, node_id, cluster_id
 
     async def vote(self, request: Any) -> Any:
-        """Handle Vote."""
+        """Decide whether the sender of a Vote gets this node's vote, or would get it (pre-vote). Return the answer."""
         error = wire.refusal(request, self._cluster_id, self._node_id)
         return wire.write_vote(error or await self._reply(wire.read_vote(request)))
 
     async def begin_quorum_epoch(self, request: Any) -> Any:
-        """Handle BeginQuorumEpoch."""
+        """Handle BeginQuorumEpoch: follow the new leader that announces itself. Return the response."""
         error = wire.refusal(request, self._cluster_id, self._node_id)
         return wire.write_begin(error or await self._reply(wire.read_begin(request)))
 
     async def end_quorum_epoch(self, request: Any) -> Any:
-        """Handle EndQuorumEpoch."""
+        """Handle EndQuorumEpoch: the leader has resigned, so an election may begin. Return the response."""
         error = wire.refusal(request, self._cluster_id, self._node_id)
         return wire.write_end(error or await self._reply(wire.read_end(request)))
 

@@ -214,7 +214,8 @@ def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
 
 
 def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch]:
-    """Return the sender's id, and the BeginQuorumEpoch in the Raft core's form. The request must first pass `refusal`.
+    """Return the sender's id, and the BeginQuorumEpoch in the Raft core's form. `refusal` must have accepted the
+    request.
     """
     part = request.topics[0].partitions[0]
     return part.leader_id, BeginEpoch(part.leader_epoch)
@@ -237,7 +238,7 @@ def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
 
 
 def write_vote(reply: VoteReply | ErrorCode) -> vote.VoteResponse:
-    """Return the response to Vote."""
+    """Convert the Raft core's reply to Vote, or a top-level error, into Kafka's response."""
     if isinstance(reply, ErrorCode):
         return vote.VoteResponse(int(reply))
     part = vote.VoteResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch, reply.granted)
@@ -245,7 +246,7 @@ def write_vote(reply: VoteReply | ErrorCode) -> vote.VoteResponse:
 
 
 def write_begin(reply: BeginEpochReply | ErrorCode) -> begin_quorum_epoch.BeginQuorumEpochResponse:
-    """Return the response to BeginQuorumEpoch."""
+    """Convert the Raft core's reply to BeginQuorumEpoch, or a top-level error, into Kafka's response."""
     if isinstance(reply, ErrorCode):
         return begin_quorum_epoch.BeginQuorumEpochResponse(int(reply))
     part = begin_quorum_epoch.BeginQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)
@@ -254,7 +255,7 @@ def write_begin(reply: BeginEpochReply | ErrorCode) -> begin_quorum_epoch.BeginQ
 
 
 def write_end(reply: EndEpochReply | ErrorCode) -> end_quorum_epoch.EndQuorumEpochResponse:
-    """Return the response to EndQuorumEpoch."""
+    """Convert the Raft core's reply to EndQuorumEpoch, or a top-level error, into Kafka's response."""
     if isinstance(reply, ErrorCode):
         return end_quorum_epoch.EndQuorumEpochResponse(int(reply))
     part = end_quorum_epoch.EndQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)

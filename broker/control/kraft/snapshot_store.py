@@ -109,7 +109,7 @@ class SnapshotStore:
         self.ids = [snapshot]
 
     def delete(self, snapshot: SnapshotId) -> None:
-        """Delete a snapshot."""
+        """Delete the file of a snapshot, and remove the snapshot from `ids`."""
         self._fs.remove(self._path(snapshot))
         self.ids = [other for other in self.ids if other != snapshot]
 

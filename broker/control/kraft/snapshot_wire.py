@@ -77,7 +77,9 @@ def read_request(request: wire.FetchSnapshotRequest) -> tuple[int, FetchSnapshot
 def write_reply(
     reply: FetchSnapshotReply | ErrorCode, piece: tuple[int, bytes] | None = None
 ) -> wire.FetchSnapshotResponse:
-    """Return the response. `piece`: the size of the snapshot and its bytes from the requested position on."""
+    """Convert the Raft core's reply to FetchSnapshot, or a top-level error, into Kafka's response. `piece`: the size of
+    the snapshot and its bytes from the requested position on.
+    """
     if isinstance(reply, ErrorCode):
         return wire.FetchSnapshotResponse(error_code=int(reply))
     size, data = piece if piece is not None else (-1, b"")

@@ -1,5 +1,5 @@
-"""Decides when to take a snapshot of the metadata log. A snapshot holds the image between two batches of records
-(KIP-630).
+"""Decides when to take a snapshot of the metadata log. A snapshot holds the cluster image after a complete batch of
+records, never after a part of one (KIP-630).
 """
 
 from __future__ import annotations
