@@ -1,4 +1,6 @@
-"""Decides CreateTopics, CreatePartitions and DeleteTopics (mechanism C1 in docs/mechanisms.md)."""
+"""Decides the responses to CreateTopics, CreatePartitions and DeleteTopics, and the metadata records that they write
+(mechanism C1 in docs/mechanisms.md).
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ class _TopicCreationState:
         self._entries_left = command.settings.config.squall_request_max_elements
 
     def overrides(self, topic: create_wire.CreatableTopic) -> dict[str, str]:
-        """Return the settings that a topic overrides. Raises Refusal (INVALID_CONFIG)."""
+        """Return the settings that a topic of the request overrides. Raises Refusal (INVALID_CONFIG) if a setting is
+        invalid or null.
+        """
         nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
             raise Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -111,8 +115,8 @@ class _TopicCreationState:
         return self._checked[key]
 
     def add_configs(self, result: create_wire.CreatableTopicResult, overrides: dict[str, str]) -> None:
-        """Add a new topic's settings to its result. One response has at most `squall.request.max.elements` of them;
-        further topics are created with an error in place of their settings.
+        """Add a new topic's settings to its result. One response holds at most `squall.request.max.elements` settings.
+        Further topics are created all the same, but their results have an error in place of the settings.
         """
         if self._default_configs is None:
             config = self._command.settings.in_force(self._command.image)

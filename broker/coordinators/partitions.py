@@ -16,7 +16,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition for a group id or a transactional id. The smallest int counts as 0, as in Kafka."""
+    """Return the partition of a coordinator's log for a group id or a transactional id. A hash of -2^31 counts as 0, as
+    in Kafka.
+    """
     assert partitions > 0
     hashed = java_hash(key)
     # Java's abs of the smallest int is negative.

@@ -115,7 +115,9 @@ class _NfaMatcher:
         return bool(now & self._last)
 
     def _next_states(self, now: int, char: str, *, is_end: bool) -> int:
-        """Return the states that a character leads to from all states of `now`, as a bit set."""
+        """Return, as a bit set, the states that `char` leads to from the states `now`. `is_end` says that `char` is the
+        last character of the name, so that "$" matches after it.
+        """
         led, left = 0, now & self._states_accepting(char)
         self.spent += left.bit_count()
         while left:
@@ -140,7 +142,9 @@ class _NfaMatcher:
         return found
 
     def _reached(self, start: int, is_start: bool, is_end: bool) -> int:
-        """Return, as a bit set, the states that are reachable from `start` without consuming a character."""
+        """Return, as a bit set, the states that are reachable from `start` without consuming a character. "^" is passed
+        only if `is_start`, "$" only if `is_end`.
+        """
         known = self._reach.get((start, is_start, is_end))
         if known is not None:
             return known
@@ -163,7 +167,7 @@ class _NfaMatcher:
 
 
 class ResumableNameSearch:
-    """Searches many names for matches, in parts between which other tasks can run."""
+    """Finds the names that a regular expression matches, in parts between which other tasks can run."""
 
     __slots__ = ("_at", "_matching", "_names", "found")
 

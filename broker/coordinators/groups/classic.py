@@ -10,8 +10,7 @@
 25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members have to join again within the longest rebalance time-out of
 all members. Then dynamic members that have not joined are removed. A static member is removed when its session ends.
 
-Only the result of `record` is durable. It is appended when a generation has its assignments or loses its last member. A
-waiting request is identified by a token; its response is in `effects`, in order.
+Only the result of `record` is durable: it is appended when a generation has its assignments or loses its last member.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ STATIC_WAIT_MS = 1000
 
 
 class ClassicGroup(ClassicGroupRules):
-    """Implements a classic group and its members. Each call takes the current time, and adds to `effects`."""
+    """Implements a classic group. Each call takes the current time, and adds responses and records to `effects`."""
 
     __slots__ = ("_grew", "_join_deadline_ms", "_joining_until_ms", "_settings", "_sync_deadline_ms", "effects")
 
@@ -118,7 +117,9 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
-        """Set the member's deadline to its session time-out; while it waits, to None, or NEW_MEMBER_MS if it is new."""
+        """Set the time at which the member is removed: when its session ends. While a JoinGroup or SyncGroup of it
+        waits for a response, only a new member is removed, after NEW_MEMBER_MS.
+        """
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
         elif member.joining is not None or member.syncing is not None:
@@ -408,7 +409,7 @@ class ClassicGroup(ClassicGroupRules):
     # ------------------------------------------------------------------------------------------------ living and going
 
     def beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> None:
-        """Handle a Heartbeat: extend the member's session. Answer REBALANCE_IN_PROGRESS if it has to join again."""
+        """Handle a Heartbeat: extend the session. Answer REBALANCE_IN_PROGRESS while members have to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
@@ -434,7 +435,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _check(self) -> None:
-        """Assert the invariants between two calls."""
+        """Assert that members, waiting requests and deadlines fit the group's state, as they must after each call."""
         self.check_members()
         assert all(member_id in self.members for member_id in self.static.values())
         assert self.pending.keys().isdisjoint(self.members)

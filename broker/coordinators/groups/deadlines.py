@@ -28,11 +28,13 @@ class GroupDeadlines:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, str]] = []
-        """Holds (time, group id) entries. An entry that is not also in `_known` is outdated: an earlier deadline was
-        set, or the group has none.
+        """Holds (time, group id) entries, the earliest first. An entry that is not also in `_known` is outdated: the
+        group has got an earlier deadline, or has no deadline any more.
         """
         self._known: dict[str, int] = {}
-        """Maps each group with a deadline to the time of its heap entry: its deadline, or an earlier time."""
+        """Maps each group with a deadline to the time of its entry in `_heap`. The deadline itself may be later,
+        because a deadline that moves to a later time does not change the entry.
+        """
         self._taken, self._needed = 0, 0
         """Count the bytes of all heap entries, and of those that are not outdated (also in `_known`)."""
 
@@ -60,7 +62,7 @@ class GroupDeadlines:
         self._check()
 
     def _check(self) -> None:
-        """Assert that each group in `_known` has an entry in the heap."""
+        """Assert that the byte counts and the sizes of `_known` and `_heap` do not contradict each other."""
         assert 0 <= self._needed
         assert self._needed <= self._taken
         assert len(self._known) <= len(self._heap)

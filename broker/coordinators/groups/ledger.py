@@ -84,7 +84,8 @@ class ReplayedGroupState:
         assert self.required_offset(group_id) >= at
 
     def check(self) -> None:
-        """Assert the invariants among the collections, once a log is loaded. The time grows with the number of groups.
+        """Assert, once a log is loaded, that each group has an entry in `_last`, and that no map holds an empty entry.
+        The time that this takes grows with the number of groups.
         """
         of_pending = [group_id for groups in self.pending.values() for group_id in groups]
         # A group without an offset in `_last` would be answered before its records are committed.

@@ -88,7 +88,9 @@ class ClassicGroupMember:
         self._known = dict(reversed(protocols))
 
     def own_bytes(self) -> int:
-        """Return the bytes of the data that the member has sent about itself."""
+        """Return the estimated memory, in bytes, for the ids and protocols that the member has sent. The assignment is
+        not counted.
+        """
         return size_of(self.protocols, self.member_id, self.client_id, self.instance_id)
 
     def memory_bytes(self) -> int:
@@ -104,7 +106,7 @@ class ClassicGroupMember:
         return b"" if protocol is None else self._known.get(protocol, b"")
 
     def recorded(self, protocol: str | None) -> int:
-        """Return the approximate bytes of the member in a record of the log."""
+        """Return the approximate bytes that the member takes in a GroupMetadataRecord."""
         texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
         return OF_EACH_RECORDED + sum(map(len, texts)) + len(self.metadata(protocol)) + len(self.assignment)
 

@@ -19,7 +19,7 @@ AGAIN_AFTER_MS = 1000
 
 
 class MemoryAccount(Protocol):
-    """Describes a group whose memory is counted."""
+    """Reports the memory of one group to a `MemoryBudget`."""
 
     def memory_bytes(self) -> int:
         """Return the bytes of the group's name and of its members' data."""
@@ -59,11 +59,13 @@ class MemoryBudget:
 
 
 def size_of(protocols: Iterable[tuple[str, bytes]], *names: str | None) -> int:
-    """Return the bytes of a member with these protocols and names."""
+    """Return the estimated memory, in bytes, of a member with these protocols (name, metadata) and names, such as its
+    ids.
+    """
     known = sum(OF_PROTOCOL + len(name) + len(metadata) for name, metadata in protocols)
     return OF_EACH + known + size_of_names(*names)
 
 
 def size_of_names(*names: str | None) -> int:
-    """Return the bytes of names; None counts as nothing."""
+    """Return the largest number of bytes that names take in memory. A name that is None takes none."""
     return OF_CHARACTER * sum(len(name) for name in names if name is not None)

@@ -27,9 +27,11 @@ from squall.broker.protocol.schema.group_records import (
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4
-"""Is the version that Kafka 4.3 writes. 4 is the first version of an offset's value that holds the topic id."""
+"""Is the version of an offset's record value that Kafka 4.3 writes: the first version that holds the topic id."""
 EXPIRING_VERSION: Final = 1
-"""Is the only version of an offset's value that holds its expiration time."""
+"""Is the version of an offset's record value that is written for an offset with its own expiration time. No other
+version holds this time.
+"""
 
 
 def encode(written: GroupLogRecord) -> tuple[bytes, bytes | None]:

@@ -91,19 +91,21 @@ class ClassicGroupRules:
     members: dict[str, ClassicGroupMember]
     """Maps a member id to its member, in the order in which the members joined."""
     static: dict[str, str]
-    """Maps an instance id to the member id that it has now (KIP-345)."""
+    """Maps the instance id of each static member to its current member id (KIP-345)."""
     pending: dict[str, int]
     """Maps each member id that was handed out but not used yet to the time at which it is dropped."""
 
     def check_members(self) -> None:
-        """Assert the invariants among members and state. The time does not depend on the number of members."""
+        """Assert that the numbers of members and static members fit the group's state, such as no members in Empty. The
+        time that this takes does not grow with the number of members.
+        """
         assert self.members or self.state in (GroupState.EMPTY, GroupState.PREPARING, GroupState.DEAD)
         assert not self.members or self.state != GroupState.EMPTY
         assert len(self.static) <= len(self.members)
 
     def check_generation(self) -> None:
-        """Assert the invariants at the beginning of a generation with members. The time grows with the number of
-        members.
+        """Assert that a new generation with members is consistent: its leader has joined, and only static members are
+        absent. The time that this takes grows with the number of members.
         """
         assert all(member.member_id == member_id for member_id, member in self.members.items())
         assert all(self.members[one].instance_id == instance_id for instance_id, one in self.static.items())

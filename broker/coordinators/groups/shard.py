@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import OffsetAndMetadata
 
 EXPIRED_AT_ONCE = 100
-"""Limits how many offsets of a group are checked before other tasks may run: their tombstones take some 2 ms."""
+"""Limits the offsets of a group that are checked for expiry before other tasks may run. Their tombstones take 2 ms."""
 
 
 class GroupCoordinatorShard:
@@ -95,7 +95,7 @@ class GroupCoordinatorShard:
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = ReplayedGroupState() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
-        """Maps a group id to its classic group, if that has or had members."""
+        """Maps a group id to its classic group. A group that has only offsets is left out."""
         self._deadlines = GroupDeadlines()
         self._now: ClockReading | None = None
         """Holds the latest time that was passed in; None while the log is being replayed."""
@@ -177,7 +177,7 @@ class GroupCoordinatorShard:
             del self.groups[group.group_id]
 
     def settle(self, completion: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
-        """Finish a request whose append is committed (`error` is NONE), or has failed or may have failed."""
+        """Handle the end of an append. `error` is NONE if it is committed; otherwise it failed or may have failed."""
         self._now = now
         effects: list[Effect] = []
         if completion.group is not None:
@@ -429,7 +429,7 @@ class GroupCoordinatorShard:
     # ---------------------------------------------------------------------------------------------------------- expiry
 
     def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[ExpireOffsets | None]:
-        """Yield an ExpireOffsets for every EXPIRED_AT_ONCE offsets of each group, or None if none of them expires."""
+        """Yield once per EXPIRED_AT_ONCE offsets of a group: an ExpireOffsets if any of them expires, else None."""
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
             for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):  # also once for a group without offsets

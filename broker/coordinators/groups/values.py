@@ -102,7 +102,8 @@ class GroupRecord:
     protocol: str | None
     leader: str | None
     since_ms: int
-    """Gives the wall-clock time, in ms, since which the group is in this state."""
+    """Gives the wall-clock time, in ms, at which the generation began or the last member left; NO_TIME in old records.
+    """
     members: tuple[MemberRecord, ...] = ()
 
 
@@ -260,7 +261,9 @@ class ExpireOffsets:
     partitions: tuple[TopicPartition, ...]
     """Holds the partitions whose offsets are checked."""
     retention: bool = True
-    """Is False to delete only offsets whose topic was deleted."""
+    """Says whether offsets are also deleted because their retention has passed. If False, only offsets of deleted
+    topics are.
+    """
 
 
 Request = (
@@ -360,8 +363,8 @@ class SendResponse(NamedTuple):
 
 
 class AppendRecords(NamedTuple):
-    """Asks to append and replay records. Once they are committed, or cannot be, call the shard's `settle` with
-    `completion`.
+    """Asks the caller to append and replay records. Once they are committed, or the append has failed, the caller
+    passes `completion` to the shard's `settle`.
     """
 
     records: tuple[GroupLogRecord, ...]
@@ -412,7 +415,9 @@ class GroupCoordinatorSettings:
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration: str = "bidirectional"
-    """Names the directions in which a group with members may change its protocol."""
+    """Holds group.consumer.migration.policy. "upgrade" lets a classic group with members become a consumer group,
+    "downgrade" the reverse, "bidirectional" both, and "disabled" neither.
+    """
     max_held: int = 64 << 20
     """Limits the memory, in bytes, for data that members of classic groups have sent to a shard. It is not used if
     several shards share a `MemoryBudget`.

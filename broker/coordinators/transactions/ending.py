@@ -9,8 +9,9 @@ attempt or a retry.
 | CompleteCommit | 0 | 48 | 0, 48 | 48, abort |
 | CompleteAbort | 48 | 0 | 48, 48 | 0, abort |
 
-0: already done. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. V1 knows no retry: any epoch
-but the current epoch is fenced. V2 recognises a retry by the epoch before the bump, and may abort without an open
+0: already done. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. commit, abort: the transaction
+is prepared. A V2 cell gives the result of a retry, which has the epoch before the bump, and then that of a request in
+the current epoch. V1 knows no retry: any epoch but the current epoch is fenced. V2 may abort without an open
 transaction: the broker may not know yet of the records that the client wants to abort. While markers are being written,
 V2 answers 51 to every epoch and producer id, as Apache Kafka 4.3.1 does: a producer that has begun its next transaction
 is not fenced.

@@ -18,7 +18,8 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 TAGGED_FROM = 1
-"""Is the first version of the value that holds the previous and next producer ids and the client's transaction version.
+"""Is the first version of a transaction record's value that holds the previous and next producer ids and the client's
+transaction version.
 """
 
 _STATES = frozenset(TxnState)

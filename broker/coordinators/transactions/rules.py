@@ -52,8 +52,8 @@ class TransactionRules:
         return epoch >= MAX_EPOCH - 1
 
     def is_last_epoch(self, epoch: int) -> bool:
-        """Return whether this is 32767, the highest epoch of a producer id. No client gets this epoch, because a client
-        in it could not be fenced by a higher epoch.
+        """Return whether `epoch` is 32767, the highest epoch of a producer id. No client gets this epoch, because no
+        higher epoch could fence the client.
         """
         return epoch >= MAX_EPOCH
 
@@ -97,14 +97,14 @@ class TransactionRules:
 
     def is_retry_of_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
         """Return whether an EndTxn of transaction version 2 repeats an EndTxn that took effect, but whose response got
-        lost. Then it has the epoch before the bump, or the producer id whose epochs are used up.
+        lost. Such a retry has the epoch before the bump, or the producer id whose epochs are used up.
         """
         assert request.client_version >= V2
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
         """Return whether the epoch of an EndTxn (transaction version 2) is valid in the transaction's state; otherwise
-        the request is fenced. The markers of the transaction must not be pending.
+        the request is fenced. Call it only while no markers of the transaction are pending.
 
         A completed transaction in epoch 32767, the highest, was ended by a fence, so no EndTxn is valid. If the fenced
         producer's EndTxn counted as a retry, the response would give epoch 32767 to this producer, whose next
@@ -153,9 +153,9 @@ class TransactionRules:
         return 0 < timeout_ms <= self.settings.max_timeout_ms
 
     def bumped(self, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
-        """Return the epoch after an InitProducerId without an open transaction, and the epoch before the bump, such as
-        (8, 7). A retry sends the epoch before the bump; it is NO_EPOCH for a new producer. Return None if the producer
-        is fenced.
+        """Return the producer's epoch after an InitProducerId without an open transaction, and its epoch before the
+        bump, such as (8, 7). The epoch before the bump identifies a retry; for a new producer it is NO_EPOCH. Return
+        None if the producer is fenced.
 
         A request without an epoch is that of a new producer: the epoch rises, which fences the previous producer. A
         request with the current epoch raises it as well. A request with the epoch before the last bump is a retry of

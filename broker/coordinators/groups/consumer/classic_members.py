@@ -109,7 +109,7 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
 
 
 def _refusal_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Return the error if the id is not that of a current classic member; NONE if it is."""
+    """Return the error of a request with these ids, or NONE if they are the ids of a current classic member."""
     refused = refusal(group.static, group.members, member_id, instance_id)
     if not refused and group.members[member_id].classic is None:
         refused = ErrorCode.UNKNOWN_MEMBER_ID

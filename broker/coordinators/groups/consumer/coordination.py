@@ -75,13 +75,13 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import JoinGroup
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
-"""Limits the characters of topic names in a heartbeat's RegularExpressionRecords: one batch of a MiB holds them."""
+"""Limits the characters of topic names in a heartbeat's RegularExpressionRecords, so that a 1 MiB batch holds them."""
 MOST_CHARACTERS_OF_KEYS: Final = 100_000
 """Limits the characters in the keys of a heartbeat's RegularExpressionRecords. The first record is always written."""
 MOST_OF_MATCHED: Final = 3, 4
 """Limits an expression's topic names to 3/4 of the largest batch. If it matches more, it keeps its old topics."""
 OF_REMOVALS: Final = 8
-"""Limits the tombstones of members removed at once to this fraction (1/8) of the largest batch."""
+"""Limits the number of members that are removed at once: their tombstones take at most 1/8 of the largest batch."""
 
 
 class ConsumerCoordination(ConsumerGroupRules):
@@ -309,7 +309,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         assert draft.group.static[instance_id] == member_id
 
     def _retarget(self, draft: GroupDraft, now: ClockReading) -> None:
-        """Compute a target assignment for the group epoch if it has none yet."""
+        """Compute a target assignment for the group epoch, unless this epoch has one already."""
         group = draft.group
         if group.epoch <= group.target_epoch:
             return
@@ -394,7 +394,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     # -------------------------------------------------------------------------------------------------- classic members
 
     def required_offset(self, group_id: str) -> int:
-        """Return the offset of a group's last record. A response about the group waits until it is committed."""
+        """Return the offset of the group's last record. Responses about the group wait for this record's commit."""
         return self._ledger.required_offset(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
@@ -403,15 +403,15 @@ class ConsumerCoordination(ConsumerGroupRules):
 
     @property
     def admits_classic_members(self) -> bool:
-        """Return whether consumer groups may have classic members."""
+        """Return whether consumer groups may have classic members: the migration policy is not "disabled"."""
         return self._settings.consumer_migration != DISABLED
 
     def may_upgrade(self, members: int) -> bool:
-        """Return whether a classic group with this number of members may become a consumer group."""
+        """Return whether migration policy and maximum size permit the upgrade of a classic group of so many members."""
         return self._settings.consumer_migration in UPWARDS and members <= self._settings.consumer_max_size
 
     def may_downgrade(self, group: ConsumerGroup) -> bool:
-        """Return whether the settings let a consumer group with its members become a classic group."""
+        """Return whether all members are classic members, and migration policy and maximum size permit a downgrade."""
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
         return allowed and has_only_classic_members(group)
 
@@ -451,8 +451,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [holder] if holder != beat.member_id else []
 
     def _leaves_only_classic_members(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
-        """Return whether one batch can downgrade the group and remove the member whose instance id `beat` takes over.
-        """
+        """Return whether one batch can hold a downgrade that removes the member whose instance id `beat` takes over."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in tombstones_of_member(group.group_id, member_id):
@@ -468,7 +467,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return size <= self._settings.most_bytes()
 
     def must_join(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
-        """Give a classic member its rebalance time-out to join again."""
+        """Set the deadline for a classic member to join again: its rebalance time-out, unless one is set already."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.expect_request(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 

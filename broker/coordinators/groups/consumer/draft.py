@@ -59,8 +59,9 @@ def tombstones_of_group(group: ConsumerGroup) -> list[GroupLogRecord]:
 
 
 def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLogRecord, ...]:
-    """Return the tombstones of a member's records, that of the subscription as the final one. If the log ends between
-    two of these tombstones, the member still exists, but without partitions: it times out or joins again.
+    """Return the tombstones of a member's records, in the order in which they must be written. The tombstone of the
+    subscription is the last one: if the log ends before it, the member still exists, but without partitions, and times
+    out or joins again.
     """
     return (
         CurrentAssignmentRecord(group_id, member_id, None),

@@ -50,7 +50,7 @@ class ConsumerGroup:
         self.members: dict[str, MemberSubscription] = {}
         """Maps a member id to its subscription, in the order in which the members joined."""
         self.static: dict[str, str] = {}
-        """Maps an instance id to the member id that has it now."""
+        """Maps the instance id of each static member to its current member id."""
         self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, tuple[Place, ...]] = {}
         self.owners: dict[Place, str] = {}
@@ -95,7 +95,7 @@ class ConsumerGroup:
         return subscription.topics if matched is None else tuple(dict.fromkeys((*subscription.topics, *matched.topics)))
 
     def subscribed(self) -> tuple[str, ...]:
-        """Return the topic names that any member subscribes to."""
+        """Return the topic names that the members subscribe to, by name or by a regular expression."""
         return tuple(dict.fromkeys(name for one in self.members.values() for name in self.topics_of(one)))
 
     # ---------------------------------------------------------------------------------------------------------- replay
@@ -119,8 +119,9 @@ class ConsumerGroup:
         assert self.current or not self.owners
 
     def check(self) -> None:
-        """Assert the invariants among the collections. They hold after any sequence of records, also after the records
-        of a log whose start was deleted. The time grows with the number of members and partitions.
+        """Assert that `static` agrees with `members`, and `owners` with `current`. They agree after any sequence of
+        records, also after the records of a log whose start was deleted. The time that this takes grows with the number
+        of members and partitions.
         """
         assert all(self.members[one].instance_id == instance_id for instance_id, one in self.static.items())
         assert all(self.current[one].holds(place) for place, one in self.owners.items())

@@ -22,9 +22,9 @@ MOST_KEPT: Final = 100
 """Limits the compiled expressions that are cached."""
 MOST_FOUND: Final = 10_000
 MOST_NAMES_FOUND: Final = 1_000_000
-"""Limits the topic names in all cached results together: 8 bytes for each name. MOST_FOUND limits the number of
-results. Both are large, because a group looks up all of its expressions in each heartbeat, and an expression that is
-not cached is matched again each time.
+"""Limits the topic names of all cached results together; each takes 8 bytes. MOST_FOUND limits the number of results.
+Both limits are large, because each heartbeat looks up all expressions of its group, and an expression that is not
+cached is matched again each time.
 """
 MAX_PENDING: Final = 100
 """Limits the expressions that are being matched in pieces. Further expressions are tried again at a later heartbeat."""
@@ -76,7 +76,7 @@ class RegexMatchCache:
         self._patterns: dict[str, RegexPattern] = {}
         self._found: dict[str, MatchedNames] = {}
         self._kept_names = 0
-        """Counts the topics in `_found`."""
+        """Counts the topic names in all cached results (`_found`)."""
         self.waiting: dict[str, PendingRegexMatch] = {}
         """Maps an expression to its pending match; `advance` continues these matches."""
 

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
-"""List the policies that permit an upgrade and a downgrade."""
+"""List values of group.consumer.migration.policy. Those in UPWARDS let a classic group become a consumer group; those
+in DOWNWARDS permit the reverse.
+"""
 DISABLED = "disabled"
 
 

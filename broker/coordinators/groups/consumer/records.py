@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from squall.broker.protocol.wire import Message
 
 VERSION = 0
-"""Is the version of all values."""
+"""Is the version of every record value that `encode` writes."""
 
 
 def encode(written: ConsumerGroupLogRecord) -> tuple[bytes, bytes | None]:

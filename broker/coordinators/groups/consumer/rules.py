@@ -150,8 +150,8 @@ class ConsumerGroupRules:
         return all(place in held and held[place] <= epoch for place in places)
 
     def refusal_of_fetch(self, group: ConsumerGroup, request: FetchOffsets) -> ErrorCode:
-        """Return the error of an OffsetFetch: the sender is not a member, or has not learnt its newest epoch yet. NONE
-        if it is accepted.
+        """Return the error of an OffsetFetch, or NONE if it is accepted. A sender that names a member is refused if the
+        member is unknown, or if the epoch that it sends is not the member's current epoch.
         """
         if request.member_id is None and request.epoch < 0:
             return ErrorCode.NONE

@@ -34,7 +34,7 @@ def _length(text: str | None) -> int:
 
 
 def of_removal(group: ConsumerGroup, member_id: str) -> int:
-    """Return the bytes of a member's tombstones, including that of its regular expression."""
+    """Return an upper bound, in bytes, of a member's tombstones, including that of its regular expression."""
     regex, group_id = group.members[member_id].regex, _length(group.group_id)
     own = 3 * (OF_A_RECORD + group_id + _length(member_id))
     return own + (OF_A_RECORD + group_id + _length(regex) if regex else 0)
@@ -53,12 +53,14 @@ def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int)
 
 
 def of_names(names: Iterable[str]) -> int:
-    """Return the bytes of these topic names."""
+    """Return an upper bound of the bytes that these topic names take in a record."""
     return sum(OF_A_NAME + len(name) for name in names)
 
 
 def of_downgrade(group: ConsumerGroup, topics: TopicLookup) -> int:
-    """Return the bytes of the records that turn a consumer group of classic members into a classic group."""
+    """Return an upper bound, in bytes, of the records that turn a consumer group of classic members into a classic
+    group.
+    """
     if not group.members:
         return OF_A_BATCH
     # The one that `downgraded` will choose.

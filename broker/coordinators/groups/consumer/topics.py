@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
 
 NO_TOPICS = 0
-"""Is the result of `metadata_hash` if none of its topics exists."""
+"""Is the hash that `metadata_hash` returns if no topic with the given names exists."""
 
 
 class TopicLookup(Protocol):
@@ -65,7 +65,7 @@ class TopicTable:
     __slots__ = ("changes", "table")
 
     def __init__(self, table: Mapping[str, tuple[bytes, int]] | None = None) -> None:
-        """Set the table, which maps a topic name to its id and number of partitions."""
+        """Set the table, which maps a topic name to its id and number of partitions. None is an empty table."""
         self.table = dict(table or {})
         self.changes = 0
         """Counts the changes of the table; the code that changes the table increments it."""
