@@ -228,7 +228,7 @@ FEATURE_LEVELS = {
 
 
 class FeatureLevel(NamedTuple):
-    """Holds the name of a feature and the level that it shall have."""
+    """Holds a feature and the level that it gets in a new cluster."""
 
     name: str
     level: int

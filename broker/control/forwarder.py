@@ -69,7 +69,9 @@ class Forwarder:
         service: LocalController | None,
         controller: Callable[[], int],
     ) -> None:
-        """Create a forwarder. `controller` returns the active controller as this node knows it, or NO_NODE."""
+        """Create a forwarder. `service` is this node's own controller, if it has one. `controller` returns the active
+        controller as this node knows it, or NO_NODE.
+        """
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
         self.answered_at = env.mono()

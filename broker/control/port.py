@@ -166,7 +166,7 @@ class RegistrationFailed(Exception):
 
 
 class IsrAuthority(Protocol):
-    """Decides on proposed ISRs."""
+    """Accepts or rejects the ISRs that partition leaders propose."""
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> Sequence[IsrAnswer]:
         """Return one answer for each partition that the controller decided on. Raises RequestRefused, and OSError if no

@@ -123,8 +123,8 @@ def _registration_record(command: Command, request: BrokerRegistrationRequest) -
 
 
 def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[MetadataRecord]:
-    """Remove the old incarnation of a broker from its ISRs and leaderships, and, if it did not stop cleanly, from the
-    eligible leader replicas.
+    """Return the records that remove the old incarnation of a broker from its ISRs and leaderships, and, if it did not
+    stop cleanly, from the eligible leader replicas.
     """
     if elr_enabled(command.image) and not stopped_cleanly(existing, previous_broker_epoch):
         return leadership_changes(command, unclean=existing.id)

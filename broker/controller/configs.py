@@ -1,7 +1,8 @@
 """Alters settings at run time: IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics, brokers, groups and
 client metrics.
 
-Each resource is decided for itself, with all of its changes or none. squall.broker.config validates the values.
+All changes of a resource are made, or none. A refusal for one resource affects no other. squall.broker.config validates
+the values.
 """
 
 from __future__ import annotations

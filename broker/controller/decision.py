@@ -71,7 +71,7 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
 
 
 def duplicates(names: list[R]) -> Mapping[R, None]:
-    """Return the values that occur more than once, in order."""
+    """Return each value that occurs more than once, in the order of the first occurrences."""
     seen: dict[R, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1

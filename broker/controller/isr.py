@@ -33,7 +33,9 @@ registered epoch.
 
 
 def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> Decision[wire.AlterPartitionResponse]:
-    """Decide each partition of the request for itself. Top-level error: STALE_BROKER_EPOCH."""
+    """Decide on the ISRs that a broker proposes. A refusal for one partition affects no other. Top-level error:
+    STALE_BROKER_EPOCH.
+    """
     try:
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
     except Refusal as refused:

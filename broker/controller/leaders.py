@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from squall.broker.protocol.schema import elect_leaders as wire
 
 ELECTION_TYPES = {0: ElectionType.PREFERRED, 1: ElectionType.UNCLEAN}
-"""Maps the values of `ElectLeadersRequest.election_type`."""
+"""Maps each value of `ElectLeadersRequest.election_type` to the kind of election."""
 
 
 def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
-    """Elect leaders of the named partitions or, if none are named, of all that need an election. Each is decided for
-    itself.
+    """Elect leaders of the named partitions or, if none are named, of all that need an election. A refusal for one
+    partition affects no other.
     """
     from squall.broker.protocol.schema import elect_leaders as wire  # elections by the clock do not need it
 

@@ -20,8 +20,8 @@ BLOCK_SIZE = 1000
 def allocate_producer_ids(
     command: Command, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """Allocate the next block of ids to one broker. A block whose reply is lost stays unused. Error:
-    STALE_BROKER_EPOCH.
+    """Allocate the next block of ids to one broker. A block whose reply is lost stays unused. Error: STALE_BROKER_EPOCH
+    if the broker is not registered with the request's epoch.
     """
     try:
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def alter_reassignments(
     command: Command, request: wire.AlterPartitionReassignmentsRequest
 ) -> Decision[wire.AlterPartitionReassignmentsResponse]:
-    """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
+    """Begin, change or (replicas null) cancel reassignments. A refusal for one partition affects no other."""
     limit = ReplicaCountLimit(command.image, command.settings.config)
     writes: list[MetadataRecord] = []
     responses = []

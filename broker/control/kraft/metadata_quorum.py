@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
-"""Name separate connections to a node: a Fetch that waits for new records delays other responses on its connection."""
+"""Name two connections to a node: a Fetch that waits for records delays later responses on the same connection."""
 RESIGN_TIMEOUT_S = 0.5
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 

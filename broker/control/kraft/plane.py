@@ -44,7 +44,7 @@ BY_CONTROLLER = (
 
 
 MOST_BYTES = 2**31 - 1
-"""Is the largest size that a batch can have."""
+"""Is the greatest value of a batch's length field. As a size limit, it permits every batch."""
 
 
 def metadata_log_config(config: BrokerConfig) -> LogConfig:

@@ -79,7 +79,7 @@ class QuorumStorage:
         return state
 
     def persist(self, state: QuorumState) -> None:
-        """Write the state durably. Blocks."""
+        """Write the quorum's epoch, vote and leader durably to the quorum-state file. Blocks."""
         replace_file(self._env.fs, self._state_path, state.to_json(self._settings.voters, self._cluster_id).encode())
 
     # ------------------------------------------------------------------------------------------------------------ log
@@ -127,8 +127,8 @@ class QuorumStorage:
         return LogExtent(end, epochs, start, before[0] if start else 0)
 
     def trim(self, snapshot: SnapshotId, high_watermark: int) -> None:
-        """Delete the log before the end of `snapshot`, and older snapshots. Segments are deleted only below
-        `high_watermark`.
+        """Delete the log's records before the end offset of `snapshot`, and all older snapshots. Segments are deleted
+        only below `high_watermark`.
         """
         self._log.increment_log_start(snapshot.end_offset)
         self._log.delete_old_segments(self._env.wall_ms(), high_watermark)

@@ -22,7 +22,7 @@ MAX_PIECE_BYTES = 1 << 18
 
 
 def encode_request(request: FetchSnapshot, sender: int, cluster_id: str) -> tuple[int, int, bytes]:
-    """Return (api key, version, body) of a request to another node."""
+    """Return (api key, version, body) of a FetchSnapshot request to another node."""
     asked = wire.FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
