@@ -12,7 +12,9 @@ ALIKE = 0.8
 0.75, so they are not similar.
 """
 SHORTEST = 3
-"""Gives the least number of letters of a shortened name."""
+"""Is the least number of letters of an abbreviation. The beginning of a longer word counts as its abbreviation, and
+thus as similar to it.
+"""
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
 FEWEST = 3
-"""Is the smallest number of batches of a read that has a hole."""
+"""Is the smallest number of batches in a read from which this bug leaves one out."""
 
 
 class _ReadBlocks(NamedTuple):

@@ -40,8 +40,9 @@ def planted(mutant: Mutant) -> Iterator[str]:
 
 
 def results_table(found: Sequence[MutantHuntResult], old_table: str = "", *, which: str = OWN) -> str:
-    """Return the table with the results of these hunts. which: the kind of hunt (OWN, HISTORY or SWARM), which has
-    columns of its own. All other columns and rows of `old_table` stay.
+    """Return the table with the results of these hunts in the columns of their kind. All other columns and rows of
+    `old_table` stay. which: the kind of hunt: OWN (the mutant's own plan, every check), HISTORY (its own plan, only
+    what clients see) or SWARM (the swarm's plans).
     """
     rows = {row[0]: row for line in old_table.splitlines() if (row := _cells(line))[0] in MUTANTS}
     for result in found:
@@ -68,7 +69,9 @@ def _row(mutant: Mutant, results: dict[str, Sequence[str]], old_row: Sequence[st
 
 
 def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """Return the cells for one hunt in the mutant's row of the table. which: its kind (OWN, HISTORY or SWARM)."""
+    """Return the cells for one hunt in the mutant's row of the table. which: the kind of hunt: OWN (the mutant's own
+    plan, every check), HISTORY (its own plan, only what clients see) or SWARM (the swarm's plans).
+    """
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = result.check or (f"nothing: {why}" if why else "nothing")
     if result.check and which == HISTORY:
@@ -77,8 +80,9 @@ def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[st
 
 
 def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:
-    """Write the results of hunts into the table of a page. They replace earlier results of the same
-    mutants in the same kind of hunt; all others stay. which: the kind of hunt (OWN, HISTORY or SWARM).
+    """Write the results of hunts into the table of a page. They replace earlier results of the same mutants from the
+    same kind of hunt; all others stay. which: the kind of hunt: OWN (the mutant's own plan, every check), HISTORY (its
+    own plan, only what clients see) or SWARM (the swarm's plans).
     """
     text = page.read_text()
     before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]

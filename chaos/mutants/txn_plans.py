@@ -19,7 +19,9 @@ COMMIT, ABORT, LEAVE = "commit", "abort", "leave"
 """Name how a transaction ends. Leave: its client ends without EndTxn, and a successor takes over its transactional id.
 """
 COORDINATOR = "coordinator:squall-0"
-"""Is the target of faults that hit the coordinator of the first producer, which is the only coordinator."""
+"""Is the target of faults that hit the transaction coordinator. There is only one: the coordinator of `squall-0`, the
+first producer, also serves all other producers.
+"""
 COORDINATED: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",

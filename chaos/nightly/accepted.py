@@ -26,7 +26,7 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class AcceptedFileError(ValueError):
-    """Is raised if the file cannot be used; the message lists all mistakes, one in each line."""
+    """Is raised if the file of accepted findings cannot be used; the message lists all mistakes, one in each line."""
 
 
 class AcceptedFinding(BaseModel):
@@ -42,7 +42,7 @@ class AcceptedFinding(BaseModel):
     why: Words
 
     def expired(self, today: date) -> bool:
-        """Return whether the acceptance has expired."""
+        """Return whether `today` is later than the last day on which the finding is accepted."""
         return today > self.until
 
 

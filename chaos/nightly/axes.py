@@ -33,9 +33,11 @@ class MatrixAxis:
     name: str
     values: tuple[str, ...]
     flags: Callable[[str], tuple[str, ...]]
-    """Returns the flags that a command gets for a value."""
+    """Returns the flags of `squall run` or `squall sim` that set the axis to a value."""
     default: str = ""
-    """Is the default if the matrix does not name the axis and the workload has no default."""
+    """Is the value if the matrix does not name the axis. An axis with a `setting` does not use it, but takes the
+    default of the workload.
+    """
     setting: str = ""
     """Names the setting of the workload that this axis varies. Workloads without that setting do not have the axis."""
     numeric: bool = False

@@ -14,7 +14,7 @@ from squall.workloads.registry import SCENARIOS
 
 MIB = 1 << 20
 CORES: Mapping[str, int] = {"sim": 1}
-"""Maps a runtime to the CPU cores that one of its runs needs; others need two."""
+"""Maps a runtime to the CPU cores that one of its runs needs. A run on any other runtime needs two."""
 _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "external": (28.0, 1.0)}
 """Estimates a run's seconds before any has ended, by runtime: a constant, and a factor for each second of load."""
 _KAFKA_S = 20.0
@@ -56,12 +56,14 @@ class RunCost:
 
     seconds: float
     bytes: float
-    """Counts the bytes that remain after the run is thinned (`directory.thin`)."""
+    """Counts the bytes that remain once the files that nothing reads any more are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ObservedCost:
-    """Holds the cost of a run that has ended. bytes: None if the run was kept whole."""
+    """Holds the cost of a run that has ended. bytes: those that remained on disk; None if the run kept all its files,
+    because only the others count in the mean.
+    """
 
     seconds: float
     bytes: float | None
@@ -91,7 +93,7 @@ class CostModel:
             self.learn(item, attempt)
 
     def learn(self, item: PlannedRun, attempt: RunAttempt) -> None:
-        """Learn from an attempt that has ended."""
+        """Take the seconds and bytes of an attempt that has ended into account in later predictions."""
         thin = attempt.verdict == VALID and not attempt.fails
         for kind in _kinds(item):
             self._seen.setdefault(kind, []).append(_ObservedCost(attempt.seconds, attempt.bytes if thin else None))

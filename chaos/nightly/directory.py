@@ -44,7 +44,7 @@ class NightDirectory:
 
     @property
     def matrix(self) -> Path:
-        """Returns the path of the matrix that the night was planned by."""
+        """Returns the path of the matrix from which the night was planned."""
         return self.path / "matrix.toml"
 
     @property

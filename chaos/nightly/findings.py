@@ -30,7 +30,7 @@ class NightFinding:
     cause: str
     configurations: tuple[str, ...]
     attempts: frozenset[tuple[str, int]]
-    """Holds the attempts that show the finding: item, and number of the attempt."""
+    """Holds the attempts that show the finding, as pairs of run id and attempt number."""
     nights: tuple[str, ...]
     """Lists the nights that had the finding, in order, this night last."""
     accepted: AcceptedFinding | None
@@ -38,13 +38,17 @@ class NightFinding:
 
     @property
     def state(self) -> str:
-        """Returns the finding's state, one of STATES."""
+        """Returns "new", "known" (an earlier night had the finding, too), "accepted", or "expired" (it was accepted
+        until a day that is over).
+        """
         if self.accepted is not None:
             return EXPIRED if self.accepted.expired(self.today) else ACCEPTED
         return KNOWN if len(self.nights) > 1 else NEW
 
     def fails(self, fail_on: str) -> bool:
-        """Return whether the finding makes the night end with exit code 1. fail_on: a value of FAIL_ON."""
+        """Return whether the finding makes the night end with exit code 1. fail_on: ANY (every finding that is not
+        accepted does) or NEW (only new findings do, and those whose acceptance has expired).
+        """
         return self.state not in ((ACCEPTED,) if fail_on == ANY else (ACCEPTED, KNOWN))
 
     def line(self) -> str:
@@ -60,7 +64,7 @@ class NightFinding:
 
 def tolerated(findings: Collection[NightFinding], fail_on: str) -> frozenset[tuple[str, int]]:
     """Return the attempts that have findings, but none that fails the night: pairs of run id and attempt number.
-    fail_on: a value of FAIL_ON.
+    fail_on: ANY (every finding that is not accepted fails the night) or NEW (known ones do not).
     """
     shown = frozenset().union(*(each.attempts for each in findings))
     return shown.difference(*(each.attempts for each in findings if each.fails(fail_on)))

@@ -18,7 +18,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 WORDS = tuple(map(os.strerror, FULL))
 """Lists the error messages that programs print if the disk is full."""
 LOW_BYTES = 64 << 20
-"""Is the free space below which a run that proves nothing is assumed to have failed for want of space."""
+"""Is a limit of free disk space. If less is free after a run without a verdict, the run is assumed to have failed
+because the disk was full.
+"""
 RESERVE = ".reserve"
 RESERVE_BYTES = 4 << 20
 """Is the size of the reserved file, which is removed when the disk is full, so that there is space for the results of

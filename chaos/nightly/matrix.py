@@ -85,11 +85,11 @@ class ExclusionRule(StrictModel):
 
 
 class ExpectationRule(StrictModel):
-    """Forbids anomalies in the cells that match `where`, even if their configuration permits them."""
+    """Forbids anomalies in each configuration (cell) that matches `where`, even if the configuration permits them."""
 
     where: dict[str, Values] = Field(default_factory=dict)
     never: tuple[str, ...] = Field(min_length=1)
-    """Lists the anomalies that are forbidden in these cells, such as `lost-write`."""
+    """Lists the forbidden anomalies, such as `lost-write`."""
 
 
 class Matrix(StrictModel):

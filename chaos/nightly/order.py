@@ -28,8 +28,8 @@ def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[Pl
 
 
 def history_of(nights: Iterable[tuple[Sequence[PlannedRun], Sequence[RunAttempt]]]) -> dict[str, int]:
-    """Return a map from each configuration that ever ran to DOUBTFUL or WELL, by the newest night that ran it. nights:
-    the runs and attempts of each night, the newest night first.
+    """Grade each configuration that has ever run, by the newest night that ran it: DOUBTFUL or WELL. nights: the runs
+    and attempts of each night, the newest night first.
     """
     found: dict[str, int] = {}
     for items, attempts in nights:

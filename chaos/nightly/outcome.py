@@ -26,7 +26,7 @@ class NightResult:
     """Lists the runs that were to be played: those that `squall nightly -k` selected, or all."""
     attempts: Mapping[str, Sequence[RunAttempt]]
     left_out: Mapping[str, str]
-    """Maps an item that was left out to the reason."""
+    """Maps the id of each run that was not started to the reason, such as no time."""
     unknown_share: float
     """Limits the share of played runs without a verdict, 0 to 1. Above it the night shows too little (exit code 2)."""
     folder: str = ""
@@ -36,7 +36,9 @@ class NightResult:
     by_cause: tuple[NightFinding, ...] = ()
     """Holds the findings. Attempts with the same cause share one finding."""
     fail_on: str = ANY
-    """Is one of `findings.FAIL_ON`."""
+    """Says which findings fail the night: all that are not accepted (ANY), or only new ones and those whose acceptance
+    has expired (NEW).
+    """
     contradicted: tuple[str, ...] = ()
     """Lists, a sentence each, the runs that were judged valid although their history shows forbidden losses or
     duplicates, and the runs whose history has changed since the verdict.
@@ -95,7 +97,9 @@ class NightResult:
 
     @property
     def exit(self) -> int:
-        """Returns the exit code of the night."""
+        """Returns the exit code: 1 if a finding fails the night, else 2 if the night shows too little about the
+        cluster, else 0.
+        """
         # A finding first: it stays a finding, however little else was played.
         return FOUND if self.failing else TOO_LITTLE if self.too_little else WELL
 
@@ -232,7 +236,9 @@ def run_of(outcome: NightResult, attempt: RunAttempt) -> str:
 
 
 def by_gravity(outcome: NightResult) -> list[NightFinding]:
-    """Return the findings sorted by state, new ones first."""
+    """Return the findings, the gravest first: new ones, then those whose acceptance has expired, known ones and
+    accepted ones.
+    """
     return sorted(outcome.by_cause, key=lambda each: STATES.index(each.state))
 
 
@@ -246,8 +252,8 @@ def found(attempt: RunAttempt) -> str:
 
 
 def by_configuration(outcome: NightResult) -> dict[str, tuple[int, int, int, int, int]]:
-    """Return for each configuration how many runs were played, valid, with findings, and unproven; and how many were
-    left out.
+    """Return five counts for each configuration: runs played, valid runs, runs with findings, runs without a verdict,
+    and runs that were left out.
     """
     last = outcome.last
     rows: dict[str, list[int]] = {}
