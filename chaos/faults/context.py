@@ -219,7 +219,7 @@ class FaultContext:
         return node in self._starting or node in self._leaving
 
     def holders(self, p: FaultExecution, node: int, state: NodeState) -> dict[int, str]:
-        """Return the other faults that hold the node down or paused, as fault id -> action.
+        """Return the other faults that hold the node down or paused, as id -> name of the kind. state: down or paused.
 
         If no fault is registered as holding it down, return the faults that can make a broker's process end by itself.
         """
@@ -236,16 +236,16 @@ class FaultContext:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
     def others(self, p: FaultExecution, node: int, trait: FaultTrait | None = None) -> dict[int, str]:
-        """Return the other faults that are active at the node, as id -> action. trait: only those with this trait.
+        """Return the other faults active at the node, as id -> name of the kind. trait: only those with this trait.
 
-        A fault asks this before it undoes something: the end of one fault must not end another fault.
+        A fault calls this before it undoes something: the end of one fault must not end another fault.
         """
         claims = self._claims.get(node, {})
         found = {number: fault for number, fault in claims.items() if number != p.fault.id}
         return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
 
     def others_alike(self, p: FaultExecution, node: int) -> dict[int, str]:
-        """Return the other faults with the same action that are active at the node, as fault id -> action."""
+        """Return the other faults of the same kind that are active at the node, as id -> name of the kind."""
         return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
     def release(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:

@@ -46,7 +46,7 @@ Params = Mapping[str, Any]
 
 
 class FaultError(ValueError):
-    """Reports a fault that cannot exist: its action or target is unknown, or a parameter is out of range. The message
+    """Reports a fault that cannot exist: its kind or target is unknown, or a parameter is out of range. The message
     says which, and lists what is allowed.
     """
 
@@ -100,7 +100,9 @@ class FaultTrait(StrEnum):
     OF_ONE_NODE = "of one node"
     """A seed draws the fault for one node at a time."""
     ONE_BY_ONE = "one by one"
-    """The fault hits all brokers, one after the other. It waits until one is in order again before it hits the next."""
+    """The fault restarts brokers one after the other. Before the next restart, it waits until every partition is in
+    sync.
+    """
     BY_SIGNAL = "by signal"
     """The fault stops, pauses or kills a broker's process. A container engine can do so to any container, whatever runs
     inside.
@@ -148,7 +150,7 @@ class FaultTrait(StrEnum):
     NEEDS_MEMBERS = "needs members"
     """The fault's targets are members of the workload's groups."""
     NEEDS_INSTANCE_IDS = "needs instance ids"
-    """The fault's targets are members of groups that have an instance id."""
+    """The fault's targets are group members with an instance id (`group.instance.id`)."""
     NEEDS_SECOND_VERSION = "needs second version"
     """The fault needs a plan that names a second version of the brokers. If such a plan names no faults, every seed
     draws this one.
@@ -373,8 +375,8 @@ class FaultKind:
     `squall.checkers.guarantees`).
     """
     worse_class: str = ""
-    """Names the class of the fault if it hit all in-sync replicas of a partition: WM in place of W1, or DM in place of
-    D. Empty: `fault_class` in any case.
+    """Names the class that replaces `fault_class` if the fault hit all in-sync replicas of a partition: WM (power loss
+    of several nodes) or DM (damage to the only copy in sync). Empty: `fault_class` in any case.
     """
     duration_s: NumericParameter
     params: Mapping[str, NumericParameter | ChoiceParameter] = field(default_factory=dict)

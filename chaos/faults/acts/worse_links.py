@@ -74,9 +74,11 @@ class LinkFaultProof:
     with it.
     """
     error: str
-    """Gives the error's text if the fault did not land."""
+    """Gives the text to report if measurements contradict the fault."""
     extra_evidence: Mapping[str, Any]
-    """Holds what the evidence contains beside the probes."""
+    """Holds numbers that explain the measurements, such as the size of a probe or the least delay that counts. They are
+    added to the evidence.
+    """
     rounds: int = 1
 
 
@@ -180,7 +182,7 @@ def connection_end_proof(
 ) -> LinkFaultProof:
     """Return the proof of a fault that ends connections. measure: opens a connection over a link, and reports what
     became of it. is_whole, is_struck: return whether a measurement shows a connection that stayed open, or one that the
-    fault ended. error: the text to report if the fault is not proven.
+    fault ended. error: the text to report if measurements contradict the fault.
     """
     return LinkFaultProof(
         fault,
@@ -232,8 +234,8 @@ async def _compared(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, seen: Mapping[Link, LinkMeasurement]
 ) -> list[bool | None]:
     """Return for each link True if it proves the fault, False if it contradicts the fault, and None if it does neither.
-    Perhaps all are None, because other faults were active before and after this fault, but not during it. Then measure
-    the links again after those faults have ended.
+    If all are None (other faults were active before and after this fault, but not during it), measure the links again
+    once those faults have ended.
     """
     waiting = patience(context, p, list(seen))
     while True:

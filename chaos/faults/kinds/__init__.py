@@ -10,7 +10,9 @@ from squall.chaos.faults.kind import FaultKind
 
 
 def _found() -> dict[str, FaultKind]:
-    """Return the `KIND` of every module, by name, in the order of their places."""
+    """Import all modules of this package, and return the kinds of faults that they define, by name and in the order of
+    `FaultKind.place`.
+    """
     kinds: list[FaultKind] = []
     for module in pkgutil.iter_modules(__path__):
         kind: FaultKind = import_module(f"{__name__}.{module.name}").KIND
@@ -21,4 +23,6 @@ def _found() -> dict[str, FaultKind]:
 
 
 KINDS: Mapping[str, FaultKind] = _found()
-"""Maps the name of each kind of fault to its description, in the order of `place`."""
+"""Maps the name of each kind of fault to its description. The order is that of the kinds' fixed numbers,
+`FaultKind.place`.
+"""

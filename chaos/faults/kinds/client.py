@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle
 
 ALIVE_WITHIN_S = 5.0
-"""Limits how long the fault waits, if a client has just ended by itself, until its next process starts, in s. A process
-is Jepsen's: one life of a client.
+"""Limits how long the fault waits for a client's next process to start, in s, if the client has just ended by itself.
+Here, as in Jepsen, a process is one life of a client.
 """
 FOLLOWED_WITHIN_S = 10.0
 """Limits how long the fault waits until a resumed client, or a crashed client's successor, has done an operation, in s.

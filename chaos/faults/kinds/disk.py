@@ -73,7 +73,9 @@ def more_traits(params: Params) -> frozenset[FaultTrait]:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Count the calls that were hit. For each broker that the fault ended, say when it was ready after its restart."""
+    """Say how many writes or fsyncs failed or were slow. For each broker whose process ended because of the fault, say
+    when it was ready again, or which other fault holds it down.
+    """
     hits = [each.get("hits") for each in objects(seen.get("healed"))]
     words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
     return " ".join([words, *came_back(seen.get("started"))])

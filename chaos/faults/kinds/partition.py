@@ -33,8 +33,9 @@ clients' links.
 OF_THREE = ("ring", "bridge")
 """Lists the shapes that need three brokers."""
 SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
-"""Give the share of partitions in random plans (swarm) that have a shape of `OF_THREE`, and the share of all other
-partitions that cut clients' links.
+"""Give two shares of the `partition` faults in random plans (swarm): those that get a shape that needs three brokers,
+and those that cut clients' links if their shape is `isolate`. With fewer than three brokers, both shares cut clients'
+links.
 """
 
 
@@ -52,8 +53,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse shapes that exist only between brokers if the fault cuts clients' links. Also refuse the manner `refuse`
-    for only one direction of a link.
+    """Refuse three combinations: `hold` with `side` = `replication` or `controller`, which cuts single requests; a
+    shape between brokers if clients' links are cut; and `refuse` for one direction of clients' links.
     """
     if params["side"] in TRAFFIC and params["manner"] == "hold":
         return f"manner = 'hold' holds bytes, and side = {params['side']!r} is of requests: drop or refuse them"
@@ -74,7 +75,9 @@ def check_target(target: str, params: Params) -> str:
 
 
 def needs_nodes(params: Params) -> int:
-    """Return 3 for a shape of `OF_THREE`, 2 for links between brokers, else 1."""
+    """Return 3 for the shapes `ring` and `bridge`, 2 for other cuts between brokers, and 1 for cuts of clients' links
+    only.
+    """
     if params["shape"] in OF_THREE:
         return 3
     return 2 if params["side"] in BETWEEN_BROKERS else 1

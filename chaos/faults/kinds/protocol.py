@@ -81,7 +81,7 @@ report it only for single partitions, but the relay on a link writes an error in
 OF_GROUPS_ONLY = tuple(
     dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
 )
-"""Lists the errors that only APIs of `OF_GROUPS` return."""
+"""Lists the errors that group coordinators return, and transaction coordinators do not."""
 
 ASKED: Mapping[str, str] = {
     "Produce": "leader",

@@ -47,7 +47,7 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Count the connections that were reset, and say how often that was done."""
+    """Say how many connections were reset in all, and in how many rounds."""
     counts = [each.get("reset") for each in objects(seen.get("resets"))]
     known = [each for each in counts if isinstance(each, int)]
     count = f"{sum(known)} connections" if known else "The connections there were"

@@ -38,7 +38,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse pieces that pass too fast to be measured, or too slowly to get through."""
+    """Refuse sizes and delays of pieces that slow a request too little to be measured, or so much that it hardly gets
+    through. Also refuse a variation of the size that is not below its average.
+    """
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
     delay_ms = params["delay_us"] / 1000
     if variation >= average and variation:

@@ -1,4 +1,5 @@
-"""Defines the fault `stop`: a broker shuts down in good order, as by SIGTERM. The controller moves its leaders first.
+"""Defines the fault `stop`: a broker shuts down in good order, as by SIGTERM. First, the controller elects other
+leaders for the broker's partitions.
 """
 
 from __future__ import annotations

@@ -56,12 +56,14 @@ def drawn(rng: Random) -> dict[str, Any]:
 
 
 def own_topics(rng: Random, params: Params) -> Params:
-    """Turn half of the faults `churn` into `remake`, which deletes and recreates the workload's own topics."""
+    """Return the parameters. Half of the faults with `how` = `churn`, which recreates a topic of its own, get `remake`
+    instead, which deletes and recreates a topic of the workload.
+    """
     return {**params, "how": "remake"} if params["how"] == "churn" and rng.random() < 0.5 else params
 
 
 def check(params: Params) -> str:
-    """Require a value if `how` names a setting."""
+    """Require a `value` of at least 1 if the fault alters a setting of a topic, such as its retention."""
     return f"how = {params['how']!r} needs a value of at least 1" if _alters(params) and params["value"] < 1 else ""
 
 
@@ -90,7 +92,7 @@ def describe_evidence(seen: Json) -> str:
 
 
 def describe_params(params: Params) -> str:
-    """Format the parameters, and leave `value` out if `how` names no setting."""
+    """Format the parameters. Include `value` only if the fault alters a setting of a topic."""
     value = f", value {params['value']:g}" if _alters(params) else ""
     return f" (how {params['how']}{value})"
 
