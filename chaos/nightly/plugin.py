@@ -133,7 +133,7 @@ class RunItem(pytest.Item):
         allure_results.report_attempt(self, self.planned, attempt, evidence, len(self.attempts or ()))
 
     def runtest(self) -> None:
-        """Raise UnexpectedFinding if an attempt has a forbidden finding."""
+        """Raise UnexpectedFinding if one of the attempts, which `setup` has played, has a forbidden finding."""
         for each in self.attempts or ():
             if each.fails:
                 raise UnexpectedFinding(found(each))

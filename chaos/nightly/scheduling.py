@@ -169,8 +169,8 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
 
 
 def ended(directory: NightDirectory) -> list[RunAttempt]:
-    """Return the attempts that have ended so far, with their findings. These include findings that a run's own verdict
-    permits and only the night's matrix forbids; results.jsonl may lack them.
+    """Return the attempts that have ended so far. Anomalies that the run's configuration permits and the night forbids
+    are also taken from verdict.json, because results.jsonl may lack them.
     """
     from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 
@@ -191,8 +191,8 @@ def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[s
 
 
 def note_commit(directory: NightDirectory) -> str:
-    """Record for the report that a resumed night runs another commit now. Return that in words; empty if the commit is
-    the same.
+    """Write to night.json, for the report, that a resumed night now runs another commit. Return this change in words,
+    or "" if the commit is the same.
     """
     head, _ = directory.planned()
     now, commits = commit(), [str(head.get("commit") or ""), *map(str, head.get("commits_since", ()))]

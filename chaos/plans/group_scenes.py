@@ -1,9 +1,9 @@
 """Defines scenes (groups of faults that only together reach a rare situation) for swarm plans with consumer groups:
 coordinators fail, or answer late, just when members need them.
 
-A rebalance takes a fraction of a second. Faults that are drawn independently of a rebalance seldom hit one, so these
-faults wait for a rebalance. Each scene is a function. Its `groups` are the workload's groups, and its `table` has the
-workload's settings, as in the plan.
+A rebalance takes a fraction of a second, so a fault at a random time seldom hits one. In most scenes the groups
+therefore rebalance all the time (`BUSY`), and some faults wait until a rebalance begins. Each scene is a function. Its
+`groups` are the workload's groups, and its `table` has the workload's settings, as in the plan.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def landing(seed: int, faults: Sequence[Fault], cluster: ClusterTraits) -> tuple
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
-    """Give faults that overlap and need running nodes different nodes, and drop those for which no node is left."""
+    """Move faults that conflict (`faults_conflict`) to different nodes, and drop those for which no node is left."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
         rivals = [other for other in faults if other is not fault and faults_conflict(fault, other)]

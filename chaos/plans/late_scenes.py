@@ -67,8 +67,8 @@ def lost_answers_to_markers(rng: Random) -> RarePathScene:
 
 
 def unreplicated_markers(rng: Random) -> RarePathScene:
-    """Let a leader get late markers while no follower can fetch from it. Readers ask this leader for the last stable
-    offset, and then it is killed. Its successor gets the markers late as well.
+    """Delay transaction markers so that a leader appends them while no follower can fetch from it. Readers ask this
+    leader for the last stable offset, and then it is killed. Markers to its successor are delayed as well.
     """
     faults = SceneBuilder()
     for number, node in enumerate(rng.sample((1, 2, 3), 3)):

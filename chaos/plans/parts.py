@@ -105,15 +105,15 @@ class LimitsPlan(StrictModel):
         "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
     """Limits how long after healing a client may be without progress (no acknowledged write, no read record), in
-    seconds; longer is a finding. The default is raised to `HOLDS` times the longer of two waits: what the workload
+    seconds; longer is a finding. The default is raised to twice (`HOLDS`) the longer of two waits: what the workload
     needs (`Scenario.longest_wait_s`) and what the cluster needs (`failover_s`).
     """
 
 
 HOLDS = 2
-"""Gives by how many times a default time limit exceeds the wait that a correct cluster may need once (`least_limits`).
-Two such waits can follow each other: members that died keep their partitions until a rebalance, and members that die
-during this rebalance cause another wait.
+"""A default time limit is at least this many times the wait that a correct cluster may need once (`least_limits`). Two
+such waits can follow each other: members that died keep their partitions until a rebalance, and members that die during
+this rebalance cause another wait.
 """
 
 
@@ -229,7 +229,9 @@ class PlanParts(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _of_the_workload(cls, values: Any) -> Any:
-        """Convert the listed operations to the NamedTuple of the plan's workload."""
+        """Convert each entry of the plan's `operations` to the NamedTuple that its workload has for operations. An
+        invalid entry stays as it is.
+        """
         given = values.get("operations") if isinstance(values, Mapping) else None
         name = which_workload(values.get("workload", {})) if given else None
         if name not in SCENARIOS:

@@ -17,7 +17,9 @@ from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0
-"""Gives the seconds at the beginning of the load without faults, with which the later load can be compared."""
+"""Gives the length, in s, of the part without faults at the beginning of a load. The rest of the load can be compared
+with this part.
+"""
 ZONE_SHARE = 1 / 3
 """Is the probability that a drawn link fault moves to the links of one client zone, if the workload has several zones.
 A client zone is a part of the clients, with links of its own to all brokers.
@@ -27,7 +29,9 @@ COORDINATED_SHARE = 0.35
 transactional ids or groups.
 """
 QUIET_END_S = 3.0
-"""Gives the seconds at the end of the load without faults, in which the history should show the recovery."""
+"""Gives the length, in s, of the part without faults at the end of a load. This part of the history should show the
+recovery.
+"""
 
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def of_one_broker(fault: Fault) -> Fault:
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
-    """Return a drawn fault with parameters with which it probably hits a request or a write. `in_flight`: how many
+    """Return a drawn fault, its parameters changed so that it probably hits a request or a write. `in_flight`: how many
     requests the workload has in flight.
     """
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))

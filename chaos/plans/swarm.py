@@ -81,7 +81,9 @@ def _scene(seed: int, table: Mapping[str, Any]) -> RarePathScene | None:
 
 
 def workload_of(seed: int) -> str:
-    """Pick the workload for a seed: usually the default, otherwise one drawn by its `SWARM_SHARE`."""
+    """Pick the workload for a seed. Each workload's `SWARM_SHARE` is the share of seeds that get it; all other seeds
+    get the default.
+    """
     draw = rng_for(seed, "swarm", "which workload").random()
     for name, scenario in SCENARIOS.items():
         if draw < scenario.SWARM_SHARE:
@@ -161,8 +163,9 @@ def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
 
 
 def _staged(values: dict[str, Any], scene: RarePathScene) -> dict[str, Any]:
-    """Return the plan's values with the scene's faults, and with its workload and broker settings added; unchanged if
-    the workload does not have all these settings.
+    """Return a plan's values, changed for a scene. The scene's faults replace the plan's faults. The scene's broker and
+    workload settings are added, and win over the plan's. The values are unchanged if the plan's workload does not know
+    one of the scene's workload settings.
     """
     if not scene.workload.keys() <= SCENARIOS[values["workload"]["name"]].model_fields.keys():
         return values

@@ -83,7 +83,9 @@ class SeedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """Holds what a batch reports of one seed."""
+    """Holds the result of one simulated seed: its verdict, its costs, counts of its faults, and the run directory if it
+    was saved.
+    """
 
     seed: int
     verdict: str
@@ -100,7 +102,9 @@ class SeedResult:
     lost: int = 0
     """Counts the acknowledged records whose loss is permitted."""
     arcs: Mapping[str, set[branch_coverage.Arc]] = field(default_factory=dict)
-    """Holds the arcs that this seed's process took and did not report before, if the batch measures coverage."""
+    """Maps a file to the arcs (jumps from line to line) that this seed's process took and did not report before. Empty
+    if the batch does not measure coverage.
+    """
 
 
 def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:

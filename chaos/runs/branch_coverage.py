@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Arc = tuple[int, int]
 """Is a jump from one line to another, as coverage.py records it."""
 ArcsByFile = Mapping[str, Collection[Arc]]
-"""Maps a file, by its path below the checkout, to arcs."""
+"""Maps a file, by its path below the checkout, to arcs: jumps from one of its lines to another."""
 
 MEASURED, LEFT_OUT = "broker", ("broker/protocol/schema", "broker/protocol/codegen")
 """Name the folder that is measured, and those in it that are left out."""
@@ -75,7 +75,7 @@ class ArcRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record inside this block."""
+        """Record the branches that this process takes inside the block."""
         self._coverage.start()
         try:
             yield
@@ -111,11 +111,12 @@ class UnreachedReason:
     """Says why no seed reaches some branches: an entry of unreached.toml."""
 
     kind: ReasonKind
-    """Is `impossible`: no simulation can take the branches; or `undrawn`: a simulation could, but no seed draws what
-    this needs; or `rare`: seeds draw that, but so few take the branches that a large batch may have none.
+    """Is `impossible` if no simulation can take the branches. It is `undrawn` if a simulation could, but no seed draws
+    the conditions for it. It is `rare` if seeds draw these conditions, but so few of the seeds take the branches that a
+    large batch may have none.
     """
     file: str
-    """Is a pattern of paths below the checkout."""
+    """Is a pattern for the paths, below the checkout, of the files that contain the branches."""
     functions: tuple[str, ...]
     """Names the functions, as patterns; empty: all functions of the file."""
     branches: tuple[str, ...]
@@ -146,7 +147,7 @@ class UnreachedReason:
         return tuple(replace(self, functions=(name,)) for name in self.functions) or (self,)
 
     def __str__(self) -> str:
-        """Return the file, functions and branches of this entry, as its patterns."""
+        """Return this entry's patterns for the file, the functions and the branches, separated by ": "."""
         return ": ".join((self.file, *self.functions, *self.branches))
 
 
@@ -158,15 +159,19 @@ class UnreachedBranch:
     line: int
     function: str
     source: str
-    """Is the source line at which the branch begins; of a function, its first line."""
+    """Is the text of the line at which the branch begins. If the function was never called, it is the function's first
+    line.
+    """
     target: str
-    """Is the source line to which the branch leads, or "the end of the function"; empty if the function was never
-    called.
+    """Is the text of the line to which the branch leads, or "the end of the function". It is empty if the function was
+    never called.
     """
     reason: UnreachedReason | None = None
 
     def branch(self) -> str:
-        """Return the branch as source lines."""
+        """Return the text of the branch's two lines, such as "if closed: -> return", or "never called: " and the
+        function's first line.
+        """
         return f"{self.source} -> {self.target}" if self.target else f"never called: {self.source}"
 
 
@@ -175,7 +180,7 @@ class ReachReport:
     """Compares the branches of the broker with those that a batch took."""
 
     branches: int
-    """Counts the branches of all functions."""
+    """Counts the branches of all measured functions, taken or not."""
     reached: int
     functions: int
     called: int
@@ -188,7 +193,7 @@ class ReachReport:
         return [each for each in self.unreached if each.reason is None]
 
     def explained(self, kind: str) -> list[UnreachedBranch]:
-        """Return the unreached branches that have a reason of this kind."""
+        """Return the unreached branches whose reason is of this kind: impossible, undrawn or rare."""
         return [each for each in self.unreached if each.reason is not None and each.reason.kind == kind]
 
 

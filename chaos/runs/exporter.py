@@ -28,10 +28,12 @@ SILENT_S = 5.0
 
 
 class MetricsExporter:
-    """Serves a run's metrics from a thread. `text` returns the metrics at this moment, and True if they are final."""
+    """Serves a run's metrics over HTTP, from a thread."""
 
     def __init__(self, port: int, text: Callable[[], tuple[str, bool]]) -> None:
-        """Start the server. Raise PreconditionError if the port is in use. Port 0 chooses a free port."""
+        """Start the server. Raise PreconditionError if the port is in use. Port 0 chooses a free port. text: returns
+        the metrics at this moment, and True if they are final.
+        """
         self._asked = threading.Event()
         self._told_all = threading.Event()
         exporter = self

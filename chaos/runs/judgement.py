@@ -310,7 +310,9 @@ def _used_prestarted(
     phase: MakePhase,
     background: BackgroundCalls,
 ) -> bool:
-    """Return whether the prestarted Spark has analysed the history. If it has not, the caller starts another Spark."""
+    """Let the prestarted Spark analyse the history, then end it. Return whether the analysis succeeded; if not, the
+    caller starts another Spark.
+    """
     try:
         # Any failure is left to the Spark that the caller starts then: that one says what is wrong.
         program = prestarted.begin()

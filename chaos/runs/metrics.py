@@ -1,4 +1,6 @@
-"""Exports a run's status as metrics, in OpenMetrics text: what `RunStatus` shows, for Prometheus and other readers."""
+"""Exports the status of a run (its phase, load, faults, brokers and verdict) as metrics in OpenMetrics text, for
+Prometheus and other readers.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ WAITING, UNDER_WAY, LANDED, NOT_LANDED = "waiting", "under way", "landed", "not 
 
 
 class RunMetrics(Collector):
-    """Collects the metrics of a run as they are at the time `now`, in `time.monotonic()`."""
+    """Collects the metrics of a run. `now`: the present time by `time.monotonic()`, for the times of the current phase.
+    """
 
     def __init__(self, status: RunStatus, now: float) -> None:
         self._status, self._now = status, now

@@ -58,10 +58,10 @@ class ClusterObserver:
     """Asks the cluster with a client of its own, so that its requests never wait behind the workload's. Start the
     client first: `await nursery.start(observer.client.run)`.
 
-    ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated:
-    transactional ids and groups; every snapshot names their coordinators. described: transactional ids and groups;
-    every snapshot names their coordinators, and snapshots of `lookout` also their states. groups: the groups among
-    these names; the other names are transactional ids. places: the workload's partitions, as TOPIC-NUMBER.
+    ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated,
+    described: transactional ids and groups. Every snapshot names the coordinators of both; snapshots of `lookout` also
+    have the states of `described`. groups: those names in `coordinated` and `described` that are groups; the others are
+    transactional ids. places: the workload's partitions, as TOPIC-NUMBER.
     """
 
     def __init__(

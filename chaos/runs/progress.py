@@ -44,7 +44,9 @@ def no_display(_: str) -> AbstractContextManager[None]:
 
 
 class ProgressDisplay(Protocol):
-    """Displays the progress of a run."""
+    """Is the interface through which a run shows its phases, counts and messages. `Progress` prints them,
+    `NullProgress` prints nothing.
+    """
 
     status: RunStatus
     """Holds what there is to display; the run writes it."""
@@ -198,7 +200,7 @@ class Progress(ProgressDisplay):
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
     def _after(self) -> Sequence[str]:
-        """Return the phases of `then` that are still to come."""
+        """Return the later phases of the run (`then` of the constructor) that have not begun."""
         known = {phase.stage for phase in self.status.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]
