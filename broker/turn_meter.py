@@ -1,5 +1,5 @@
-"""Measures the longest turn: the task step with the most CPU time, and the most units of work in one step. A step ends
-when the task lets others run.
+"""Measures the task step with the most CPU time, and the most work that any one step has done, in units such as bytes
+or records (`work`). A step ends when the task lets others run.
 
 `squall.turn.measurement.enable` switches the measurement on. The meter is an instrument of trio, so it sees each step
 of each task of the OS process; a simulation has no meter.

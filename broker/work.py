@@ -30,4 +30,6 @@ class WorkCounters:
 
 
 DONE = WorkCounters()
-"""Counts the work of this OS process. (In a simulation, of all nodes together.)"""
+"""Counts the units of work done in this OS process (in a simulation, by all nodes together). The turn meter, if it is
+on, resets the counts after each step of a task.
+"""

@@ -145,7 +145,7 @@ class LazyCommandGroup(click.Group):
 
 
 def _print_versions(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Print what --version prints, and end the program."""
+    """Print the versions of Squall and of the software that it uses, and end the program, if --version was given."""
     if asked and not ctx.resilient_parsing:
         from squall.chaos.toolchain.version import version_text
 

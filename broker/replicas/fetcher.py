@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 AGAIN_MS = 500
-"""Gives the time, in ms, within which two interruptions of parked Fetches mean that more new partitions will come.
-Fetches then get a short max wait, until no new partition has come for this time.
+"""Gives a time in ms. If new partitions cut parked Fetches short twice within this time, more new partitions are
+expected. Fetches then get a short max wait, until no new partition has come for this time.
 """
 SHORT_WAIT_MS = 20
 """Gives the short max wait of Fetches, in ms, while more new partitions are expected."""
@@ -346,7 +346,9 @@ class Fetcher:
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 
     async def _leader_offset(self, f: PartitionFetchState, which: int) -> int:
-        """Return the leader's log start or log end offset (`which`), or -1 if the leader answers an error."""
+        """Ask the leader for its log start offset (`which`: EARLIEST) or log end offset (LATEST). Return -1 if the
+        leader answers an error.
+        """
         state = f.hosted.state
         part = ListOffsetsPartition(partition_index=state.index, current_leader_epoch=f.leader_epoch, timestamp=which)
         request = ListOffsetsRequest(

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class UnflushedAppend(NamedTuple):
-    """Holds the offsets that a leader sent with records which are not durable yet. They are applied once the records
-    are durable.
+    """Holds the leader's high watermark and log start offset that came with records which are not durable yet. The
+    follower applies both once the records are durable.
     """
 
     hosted: HostedPartition
     leader_epoch: int
     generation: int
-    """Holds the log's generation when the records were appended. A truncation changes the log's generation; the offsets
-    are then not applied.
+    """Holds the number of truncations of the log when the records were appended. If the log was truncated since, the
+    follower does not apply the leader's offsets.
     """
     end_offset: int
     leader_high_watermark: int

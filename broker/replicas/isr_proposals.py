@@ -102,7 +102,9 @@ class IsrProposals:
                 del self._open[place]
 
     def _take(self, answers: Sequence[IsrAnswer], sent: dict[Place, tuple[HostedPartition, ProposeIsr]]) -> bool:
-        """Pass each partition's decision to its state machine. Return True if every proposal was decided."""
+        """Pass the controller's decision on each proposal to the partition's state machine. Return True if every
+        proposal was decided.
+        """
         assert self.replicas is not None
         self._retries = False
         now_ms = int(self._env.mono() * 1000)

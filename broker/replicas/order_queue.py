@@ -56,8 +56,9 @@ class OrderQueue:
         """Starts a trio task; None until the node has set it."""
 
     def take(self, orders: Sequence[Order]) -> None:
-        """Carry out the orders after those that still wait: as many as the limits allow now, the rest after other tasks
-        have run.
+        """Add the control plane's orders to the queue, and carry them out in sequence. If MADE_IN_A_TURN or
+        LONGEST_TURN_S is reached, or if earlier orders still wait, a task carries out the rest after other tasks have
+        run.
         """
         waits = bool(self._owed)
         self._owed.extend(orders)

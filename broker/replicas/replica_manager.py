@@ -80,7 +80,7 @@ class ReplicaManager:
         self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts `wake_followers` calls. After each, a follower's next Fetch acknowledges unchanged partitions, too."""
+        """Counts how often a coordinator woke followers: their next Fetch acknowledges unchanged partitions, too."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""

@@ -213,7 +213,9 @@ class Partition(PartitionRules):
             self.settings = settings
 
     def settings_changed(self, settings: ReplicationSettings, now_ms: int) -> Effects:
-        """Apply the topic's altered settings."""
+        """Apply the topic's altered settings. A smaller min.insync.replicas may let the leader's high watermark
+        advance.
+        """
         self.settings = settings
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 

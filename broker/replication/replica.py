@@ -39,7 +39,9 @@ class FollowerReplicaState:
         self.forget(NEVER_MS)
 
     def forget(self, caught_up_ms: int) -> None:
-        """Reset the state for a new leader epoch: the follower's log end offset is unknown until it fetches."""
+        """Reset the state for a new leader epoch: the follower's log end offset is unknown until it fetches. The
+        follower counts as last caught up at `caught_up_ms`.
+        """
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = caught_up_ms
         self.last_fetch_ms, self.followed_s = NEVER_MS, -inf

@@ -134,7 +134,9 @@ class PartitionRules:
         return NO_EPOCH < broker_epoch < replica.broker_epoch
 
     def accepts_fetched(self, leader_epoch: int, fetch_offset: int) -> bool:
-        """Return whether records that were fetched in `leader_epoch` from `fetch_offset` may be appended now."""
+        """Return whether the response to a fetch may still be applied: this replica must be a follower in the request's
+        `leader_epoch`, and its log must still end at `fetch_offset`.
+        """
         return self.is_follower and leader_epoch == self.leader_epoch and fetch_offset == self.log_end_offset
 
     # ------------------------------------------------------------------------------------------------- high watermark
@@ -204,7 +206,9 @@ class PartitionRules:
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
     def is_out_of_sync(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """Return whether a member of the ISR has to leave the ISR (mechanism R2)."""
+        """Return whether a follower lags too much for the ISR: by more than replica.lag.time.max.ms, or by more
+        messages than replica.lag.max.messages if that is set (mechanism R2).
+        """
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
     def is_too_many_behind(self, replica: FollowerReplicaState) -> bool:
@@ -222,7 +226,9 @@ class PartitionRules:
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
     def is_isr_eligible(self, replica: FollowerReplicaState) -> bool:
-        """Return whether the controller would accept this follower as a member of the ISR."""
+        """Return whether the controller would accept this follower in the ISR: its broker is in service, and its
+        fetches came from the broker's current incarnation.
+        """
         return self.is_in_service(replica.broker_id) and self.is_same_incarnation(replica)
 
     def is_in_service(self, broker_id: int) -> bool:

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from squall.chaos.runs.directory import LATEST, RUNS
 
 PLANS = ("plans/*.toml", f"{RUNS}/*/plan.toml")
-"""Gives the glob patterns of plans, relative to the current folder."""
+"""Lists the patterns, relative to the current folder, of the plan files that a completion offers."""
 NEWEST = 20
 """Limits the number of runs that are offered, because there may be thousands."""
 
@@ -54,13 +54,13 @@ def workloads(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def plans(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Offer the plans in plans/ and in run directories, the newest first, and any other file."""
+    """Offer the plans in plans/ and in run directories, the newest first. The shell adds other files."""
     found = [path for pattern in PLANS for path in _newest(Path().glob(pattern))]
     return [*_offered(incomplete, {str(path): "" for path in found}), CompletionItem(incomplete, type="file")]
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Offer the run directories, the newest first, and any other folder."""
+    """Offer the run directories, the newest first. The shell adds other folders."""
     found = [RUNS / LATEST, *_newest(path.parent for path in RUNS.glob("*/plan.toml"))]
     there = dict.fromkeys(str(path) for path in found if path.exists())
     return [*_offered(incomplete, dict.fromkeys(there, "")), CompletionItem(incomplete, type="dir")]

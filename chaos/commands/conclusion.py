@@ -1,4 +1,4 @@
-"""Ends every command that judges a run: renders the report, prints the table and returns the exit code."""
+"""Ends every command that judges a run: renders the report, prints the results as tables and returns the exit code."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def load_report() -> None:
 def conclude(
     directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None, always_page: bool = True
 ) -> int:
-    """Render the report and junit.xml, print the table, and return the exit code: 0 valid, 1 invalid, 2 unknown. An
-    error in rendering does not change the verdict. After Ctrl-C, print which verdict the run has, and return 130.
+    """Render the report and junit.xml, print the run's results as tables, and return the exit code: 0 valid, 1 invalid,
+    2 unknown. An error in rendering does not change the verdict. After Ctrl-C, print which verdict the run has, and
+    return 130.
 
     progress: shows that the report is being made. always_page: if False, a valid run that lost no acknowledged record
     gets no page; the command that makes it is printed instead.

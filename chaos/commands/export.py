@@ -64,7 +64,9 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
 
 
 def _page(directory: RunDirectory) -> str | None:
-    """Return the page for the zip. If its libraries are not installed, print that and return None."""
+    """Return the HTML of the run's page for the zip. If the libraries that make pages are not installed, print that and
+    return None.
+    """
     from squall.checkers.history.conversion import convert_once
     from squall.reports.export import page_to_send
 

@@ -197,8 +197,8 @@ def _say(text: str, head: str = "") -> None:
 
 
 def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
-    """Yield the sources (such as a KIP) that say why an anomaly is permitted. If a guarantee permits none, yield the
-    source that forbids a loss. Each source is yielded once.
+    """Yield the sources (such as a KIP) that say why anomalies are permitted. If a guarantee permits no anomaly, yield
+    the source that promises that no record is lost. Each source is yielded once.
     """
     found: dict[str, None] = {}
     for each in guarantees:

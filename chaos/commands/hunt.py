@@ -166,7 +166,7 @@ def _run_tasks(tasks: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
 
 @garbage_waits()
 def run_task(task: HuntTask) -> MutantHuntResult:
-    """Run one hunt in this OS process, and return its result."""
+    """Search for one mutant in this OS process, and return what found it, if anything did."""
 
     def say(words: str) -> None:
         click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)
@@ -268,7 +268,9 @@ def shrinker(budget_s: float) -> Shrink:
 
 
 def _line(hunted: MutantHuntResult) -> str:
-    """Return the line that is printed when one hunt has ended."""
+    """Return a line with the result of the search for one mutant: the check and the seed that found it, or that no plan
+    did, and any false alarms.
+    """
     if hunted.seed is not None:
         other = "" if hunted.is_expected else f", which is none of {', '.join(find(hunted.mutant).expected)},"
         end = f"found by {hunted.check}{other} in seed {hunted.seed}"

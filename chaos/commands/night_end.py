@@ -47,7 +47,11 @@ ALLURE = "allure"
 def end(
     directory: NightDirectory, opened: ScheduledNight, player: NightRunner, flags: dict[str, Any], *, interrupted: bool
 ) -> int:
-    """Write and print the result of the night, and return the exit code."""
+    """Write the night's result files, make its reports, print its summary, and return the exit code. With --no-report,
+    after an interruption, or if the disk is full, no reports are made.
+
+    opened: the night as it was planned. flags: the options of `squall nightly`, by name.
+    """
     selected = tuple(player.items)
     ids = {each.item for each in selected}
     early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
@@ -203,6 +207,7 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
 
 def night_run(item: PlannedRun, left_out: str, attempts: Sequence[RunAttempt] = ()) -> NightRunRow:
     """Return one run of a night as --json prints it. left_out: the reason why the run was not started; empty if it was.
+    attempts: none if the run was not started, several if it was tried again.
     """
     from squall.chaos.commands.outputs import NightRunRow
 

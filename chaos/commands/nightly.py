@@ -306,9 +306,8 @@ def command(
 
 
 def _in_flags(wrong: str) -> str:
-    """Return `wrong`, the message of a MatrixError (one mistake in each line), with flags in place of the settings of
-    the matrix: `--vary acks` for `runs.0.axes.acks`. A line that occurs twice is kept once. Lines about a matrix file
-    begin with the file's name and are not changed.
+    """Return `wrong`, a MatrixError's message (one mistake a line), with flags in place of settings: `--vary acks` for
+    `runs.0.axes.acks`. Equal lines become one. Lines about a matrix file begin with its name and are not changed.
     """
     for part, flag in _FLAGS.items():
         wrong = re.sub(rf"(?m)^{part}", flag, wrong)
@@ -316,7 +315,9 @@ def _in_flags(wrong: str) -> str:
 
 
 def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: float | None) -> Matrix:
-    """Return the matrix that the command line asks for. Raise MatrixError if it is invalid."""
+    """Return the night's matrix (configurations, faults and seeds) from --matrix, --vary, --faults and --time. Without
+    --matrix and --vary, read the default file. Raise MatrixError if the matrix is invalid.
+    """
     by_hand = bool(vary) and file is None
     if (faults or time_s) and not by_hand:
         raise click.UsageError("--faults and --time need --vary, and no --matrix")
@@ -349,7 +350,7 @@ def _slots(flags: dict[str, Any]) -> int:
 def _forecast(
     opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], done: Collection[str] = ()
 ) -> NightForecast:
-    """Forecast the rest of the night. chosen: the runs that -k selects. done: names of the runs that have ended."""
+    """Estimate time and disk space of the runs to play. chosen: the runs that -k selects. done: names of ended runs."""
     from squall.chaos.nightly.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB

@@ -74,13 +74,13 @@ class JudgedRun(RunRow, kw_only=True):
 
 
 class RunOutput(CommandOutput, kw_only=True):
-    """Is the object that `squall run --json` prints."""
+    """Is the object that `squall run --json` prints: the run with its verdict and its findings."""
 
     run: Annotated[JudgedRun, Meta(description="The run.")]
 
 
 class FailedSeed(Struct, kw_only=True):
-    """Describes a seed of a batch that failed or has no verdict."""
+    """Describes one seed of a batch: a seed that failed, or a seed without a verdict."""
 
     seed: int
     verdict: Annotated[str, Meta(description="valid, invalid or unknown.")]
@@ -120,7 +120,7 @@ class BatchCoverage(Struct, kw_only=True):
 
 
 class SeedBatchSummary(Struct, kw_only=True):
-    """Sums up a batch of simulated seeds."""
+    """Counts the verdicts, faults and lost records of a batch of simulated seeds, and lists the seeds that failed."""
 
     first: Annotated[int, Meta(description="First seed.")]
     last: Annotated[int, Meta(description="Last seed, inclusive.")]
@@ -147,7 +147,7 @@ class SimOutput(CommandOutput, kw_only=True):
 
 
 class RunsOutput(CommandOutput, kw_only=True):
-    """Is the object that `squall runs --json` prints."""
+    """Is the object that `squall runs --json` prints: one row for each run."""
 
     runs: Annotated[
         tuple[RunRow, ...], Meta(description="The runs, the newest first; those that were named, in order.")
@@ -189,21 +189,21 @@ class ExplainOutput(CommandOutput, kw_only=True):
 
 
 class QueryColumn(Struct, kw_only=True):
-    """Describes a column of the query's result."""
+    """Describes one column of the result of a `squall query`."""
 
     name: str
     type: Annotated[str, Meta(description="DuckDB's name of the type.")]
 
 
 class QueryOutput(CommandOutput, kw_only=True):
-    """Is the object that `squall query --json` prints."""
+    """Is the object that `squall query --json` prints: the columns and rows that the SQL query returned."""
 
     columns: tuple[QueryColumn, ...]
     rows: Annotated[tuple[tuple[Any, ...], ...], Meta(description="Values in the columns' order; else text.")]
 
 
 class PermittedAnomaly(Struct, kw_only=True):
-    """Describes an anomaly that a configuration permits, and why."""
+    """Describes an anomaly that the configuration of brokers and clients permits, and why."""
 
     anomaly: str
     evidence: Annotated[str, Meta(description="The only kind of evidence that is permitted; empty: any.")]
@@ -221,7 +221,7 @@ class ConfigurationGuarantees(Struct, kw_only=True):
 
 
 class GuaranteesOutput(CommandOutput, kw_only=True):
-    """Is the object that `squall guarantees --json` prints."""
+    """Is the object that `squall guarantees --json` prints: the anomalies permitted under each class of faults."""
 
     row: Annotated[str, Meta(description="The configuration, as the matrix of guarantees names it.")]
     promises: tuple[ConfigurationGuarantees, ...]
@@ -238,7 +238,7 @@ class DoctorComponent(Struct, kw_only=True):
 
 
 class DoctorOutput(CommandOutput, kw_only=True):
-    """Is the object that `squall doctor --json` prints."""
+    """Is the object that `squall doctor --json` prints: what this machine has and lacks for runs and tests."""
 
     parts: tuple[DoctorComponent, ...]
 
@@ -263,7 +263,7 @@ class FindingRun(Struct, kw_only=True):
 
 
 class NightFindingRow(Struct, kw_only=True):
-    """Describes a finding of a night over all runs that show it."""
+    """Describes a finding of a night, with all runs of the night that show it."""
 
     state: Annotated[Literal["new", "expired", "known", "accepted"], Meta(description="See docs/nightly.md.")]
     fingerprint: Annotated[str, Meta(description="The same in every night; empty: nothing tells what it is.")]

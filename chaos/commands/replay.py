@@ -26,7 +26,7 @@ ATTEMPTS = "replays.json"
 FOUND = "sim"
 EXIT_SAME, EXIT_DIFFERENT, EXIT_UNKNOWN = 0, 1, 2
 CONTEXT = 3
-"""Gives the number of equal lines that are shown before the first different line."""
+"""Gives the number of equal lines of two traces that are shown before the first line in which the traces differ."""
 
 
 @click.command(
