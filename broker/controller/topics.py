@@ -179,8 +179,8 @@ def _create_topic(
 
 
 class ExistingTopicNames:
-    """Checks names of new topics against existing ones. Two names that differ only in dots and underscores would share
-    the names of metrics.
+    """Checks names of new topics against existing ones. Two names that differ only in dots and underscores collide,
+    because they would share the names of metrics.
     """
 
     def __init__(self, image: ClusterImage) -> None:

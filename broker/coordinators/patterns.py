@@ -66,8 +66,9 @@ class _CharacterSet:
 
 
 class _NfaState:
-    """Holds one state of the automaton: a set of characters that leads to the next states, or, without one, transitions
-    that consume no character. `at` restricts the transitions to the start ("^") or the end ("$") of a name.
+    """Holds one state of the automaton. If it has `chars`, one character of this set leads to the states `ways`. If
+    not, these states follow without a character: always, or only at the start ("^") or the end ("$") of a name, as `at`
+    says.
     """
 
     __slots__ = ("at", "chars", "ways")

@@ -51,7 +51,9 @@ class ClassicGroupMember:
         self.unsynced = False
         """Is True while the member knows its generation and has not asked for its assignment."""
         self.deadline_ms: int | None = None
-        """Gives the monotonic time at which the member is removed; None while the coordinator owes it a response."""
+        """Gives the monotonic time at which the member is removed. It is None while a request of the member waits for
+        its response, unless the member is new.
+        """
 
     @classmethod
     def loaded(cls, record: MemberRecord, protocol: str) -> ClassicGroupMember:

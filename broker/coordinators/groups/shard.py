@@ -1,8 +1,8 @@
 """Coordinates the groups of one partition of __consumer_offsets.
 
 Offsets, generations and consumer groups are in the log: a request only decides on records, which change the shard once
-they are appended and replayed. Members of classic groups, sessions and waiting requests are in memory only: they are
-lost with the partition's leadership, and return with the next requests of live members.
+they are appended and replayed. Sessions, waiting requests and members without a generation are in memory only. A new
+leader of the partition starts a new session for each member, and clients send their requests again.
 """
 
 from __future__ import annotations

@@ -233,7 +233,9 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Asks to delete offsets of partitions to which no member subscribes."""
+    """Asks to delete a group's offsets of these partitions. Partitions of topics to which a member subscribes get an
+    error.
+    """
 
     group_id: str
     partitions: tuple[TopicPartition, ...]

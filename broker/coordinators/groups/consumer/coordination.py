@@ -369,8 +369,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [AppendRecords(records, AppendCompletion(token, HeartbeatResult(ErrorCode.NONE, member_id, beat.epoch)))]
 
     def remove_members(self, group: ConsumerGroup, gone: list[str], now: ClockReading) -> tuple[GroupLogRecord, ...]:
-        """Return the records that remove the members `gone` and raise the group epoch. If they were the last members of
-        the consumer protocol, the records turn the rest into a classic group.
+        """Return the records that remove the members `gone`, and then raise the group epoch. If only classic members
+        are left, the records turn the group into a classic group instead, if that is permitted and fits into one batch.
         """
         assert group.members.keys() >= set(gone)
         draft = GroupDraft(group)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedSubscription(NamedTuple):
-    """Holds what a classic member's subscription says when it joins."""
+    """Holds the decoded subscription that a classic member sends when it joins."""
 
     topics: tuple[str, ...]
     owned: tuple[Place, ...]

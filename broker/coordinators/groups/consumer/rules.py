@@ -64,7 +64,7 @@ class ConsumerGroupRules:
 
     def refusal_of_heartbeat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
         """Return the error of a heartbeat, or NONE if it is accepted. It is refused if the member is unknown, if
-        another member has its instance id, or if the group has fenced its epoch.
+        another member has its instance id, or if the heartbeat has an outdated epoch.
         """
         if beat.instance_id is not None:
             current = group.static.get(beat.instance_id)
@@ -82,7 +82,8 @@ class ConsumerGroupRules:
 
     def refusal_of_instance(self, group: ConsumerGroup, current: str | None, member_id: str) -> ErrorCode:
         """Return UNRELEASED_INSTANCE_ID if the member `member_id` may not join, because the member `current` has its
-        instance id. Return NONE if `current` has left with LEAVES_FOR_NOW, or is None, because no member has the id.
+        instance id. Return NONE if `current` has left with LEAVES_FOR_NOW, or if no member has the instance id
+        (`current` is None).
         """
         assert current is None or current in group.members
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
@@ -90,9 +91,9 @@ class ConsumerGroupRules:
         return ErrorCode.UNRELEASED_INSTANCE_ID
 
     def refusal_of_epoch(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
-        """Return the error of a heartbeat whose epoch is not the member's epoch. If the response with the newest epoch
-        got lost, the member sends the previous epoch and owns only partitions that it was assigned: that heartbeat is
-        accepted.
+        """Return FENCED_MEMBER_EPOCH if the heartbeat's epoch is not the member's current epoch, else NONE. The
+        previous epoch is accepted if the member owns only partitions that were assigned to it: the response with the
+        current epoch may have got lost.
         """
         assert beat.epoch > JOINS
         assert beat.member_id in group.members

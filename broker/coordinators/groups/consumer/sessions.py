@@ -1,5 +1,5 @@
-"""Keeps the deadlines by which members of consumer groups must send a heartbeat. The deadlines are in memory only, and
-are lost with the leadership.
+"""Keeps the deadlines after which members of consumer groups are removed: for heartbeats, for revocations, and for the
+requests of classic members. The deadlines are in memory only, and are lost with the leadership.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MemberSessions:
         self._owed.setdefault(member_id, until_ms)
 
     def clear_expected_request(self, member_id: str) -> None:
-        """Clear the deadline of a classic member that has sent its JoinGroup or SyncGroup."""
+        """Clear the deadline for a classic member's JoinGroup or SyncGroup, because the request has arrived."""
         self._owed.pop(member_id, None)
 
     def forget(self, member_id: str) -> None:
