@@ -70,7 +70,7 @@ SEGMENTS_COST = 16
 tasks run each time the checks have cost `SPENT_IN_A_TURN` together.
 """
 ALONE_S = 2.5
-"""Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
+"""Gives the time, in s, after which a stopping broker gives up its controlled shutdown if no controller answers."""
 
 
 async def broker_main(
@@ -84,8 +84,8 @@ async def broker_main(
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `make_control` creates the node's control plane, by default that of KRaft. `longest_turn_s` returns the longest task
-    step of the event loop, in seconds, for the node's metrics; None if steps are not measured. `task_status` gets the
+    `make_control` creates the node's control plane, by default that of KRaft. `longest_turn_s` returns the duration of
+    the longest task step, in s, for the node's metrics; it is None if steps are not measured. `task_status` gets the
     node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a listener's port that is taken or
     a disk that fails.
     """
@@ -131,13 +131,13 @@ class Node:
         self.timers = ParkedRequestTimers()
         self.longest_turn_s: Callable[[], float] | None = None
         self.metrics: NodeMetrics | None = None
-        """Holds the metrics if the configuration has a port for them, else None."""
+        """Holds the node's metrics; None if `squall.metrics.port` is not set."""
         self._checkpointing = trio.Lock()
         self._retaining = False
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Return the address at which this node connects to a peer, or None: from `squall.peers`, else from the peer's
-        registration, else from the list of voters.
+        """Return the address at which this node connects to a peer: from `squall.peers`, else from the peer's
+        registration, else from the list of voters. Return None if the peer is in none of them.
         """
         own = self.config.peers.get(node_id)
         if own is not None:
@@ -317,8 +317,7 @@ class Node:
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
     async def _leave(self, membership: ClusterMembership) -> dict[str, bool]:
-        """Try a controlled shutdown. Stop without one if no controller answers for `ALONE_S`, as when a whole cluster
-        stops.
+        """Try a controlled shutdown. Give up if no controller answers for `ALONE_S`, as when a whole cluster stops.
 
         Return fields for the trace event `node_stopped`: "controlled" is True if the controller completed the shutdown,
         and "alone" is True if no controller answered.
@@ -339,10 +338,9 @@ class Node:
         return {"controlled": left[0]} if left else {"controlled": False, "alone": True}
 
     def _flush_everything(self) -> None:
-        """Flush the logs first, write the checkpoints next, and the clean-shutdown file last. If anything fails before
-        that file is written, the stop is unclean.
-
-        The file says that these logs are whole. It is written whether or not the controller agreed to the stop.
+        """Flush the logs first, write the checkpoints next, and the clean-shutdown file last. That file says that the
+        logs need no recovery. If anything fails before it is written, the stop is unclean. The file is written even if
+        the controller did not agree to the stop.
         """
         for h in self.replicas.hosted():
             h.log.flush(self.env.wall_ms())

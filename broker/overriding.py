@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def override(method: Any) -> Any:
-        """Mark a method that implements or replaces a method of a base class, whose docstring applies to it. Return the
-        method.
+        """Mark a method that implements or replaces a method of a base class, and return it. The base method's
+        docstring applies to it, too.
         """
         return method

@@ -34,7 +34,7 @@ class UnexpectedOffset(LogError):
 
 
 def is_batch(length: int, magic: int) -> bool:
-    """Return whether length and magic are valid in a batch header."""
+    """Return whether a batch header has a possible length, and magic 2."""
     return length >= SMALLEST_LENGTH and magic == 2
 
 
@@ -49,13 +49,14 @@ class LocatedBatch(NamedTuple):
     header: BatchHeader
     start: int
     stop: int
-    """Gives the position after the batch's last byte."""
+    """Gives the position in the file after the batch's last byte."""
 
 
 def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[LocatedBatch]:
     """Yield each complete batch between two positions of a file.
 
-    Ends at bytes that are not a batch. Reads only headers, and skips the rest of batches larger than a chunk.
+    The iteration ends at bytes that are not a batch. Only headers are read, and the rest of batches larger than a chunk
+    is skipped.
     """
     assert chunk_bytes >= HEADER_SIZE, "no header could ever be read"
     chunk, origin = b"", position

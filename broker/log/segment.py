@@ -83,7 +83,7 @@ class Segment:
         self.size = self.file.size()
         assert not fresh or self.size == 0  # else batches of an earlier file would count again
         self.next_offset = base_offset
-        """Gives the smallest offset that the next batch may have."""
+        """Gives the offset after the segment's last batch: the smallest that the next batch may have."""
         self.offset_limit = base_offset + LARGEST_RELATIVE_OFFSET
         """Gives the highest offset that the indexes can store."""
         self.full = False
@@ -92,7 +92,9 @@ class Segment:
         """Gives the first batch's timestamp, from which the segment's age counts; NEVER while the segment is empty."""
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
-        """Gives the last offset of the first batch with the largest timestamp."""
+        """Gives the last offset of the batch with the largest timestamp, -1 if no batch has a timestamp. If several
+        batches have the largest timestamp, the first of them counts.
+        """
         self.index = OffsetIndex(fs, self._path + INDEX, fresh=fresh)
         self.time_index = TimeIndex(fs, self._path + TIME_INDEX, fresh=fresh)
         if fresh and fs.exists(self._path + ABORTED_INDEX):
@@ -152,7 +154,9 @@ class Segment:
             self.time_index.add_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def become_inactive(self) -> None:
-        """Complete the time index and write out pending entries, because nothing more will be appended."""
+        """Finish the segment after its last append: add the largest timestamp to the time index, write out the pending
+        index entries, and give back preallocated disk space.
+        """
         assert len(self.ends) == len(self.stops)
         assert self.ends[-1] == self.next_offset
         assert self.stops[-1] == self.size
@@ -172,7 +176,7 @@ class Segment:
             entries.release()
 
     def drop_tail(self) -> None:
-        """Forget the positions of the newest batches, because the segment is no longer read often."""
+        """Drop the positions of the newest batches from memory, because the segment is no longer read often."""
         self.ends = array("q", [self.next_offset])
         self.stops = array("q", [self.size])
 

@@ -1,4 +1,4 @@
-"""Checks whether a leader accepts a batch, and with which error it refuses it (kafka-wire.md section 2, KIP-98,
+"""Checks whether a leader accepts a batch, and chooses the error of a refusal (kafka-wire.md section 2, KIP-98,
 KIP-937).
 
 The header is always checked: a batch must not claim more records than its bytes can hold. Its records are read only if
@@ -109,8 +109,9 @@ def check_unusual(
     largest timestamp. `client` and `zstd` mean the same as in `refusal`. `checked` is the result of `check_batch`, or
     None if it was not called.
 
-    If the header's largest timestamp is not that of the records, it is corrected, as in Kafka. If the records are not
-    read, it is corrected only if the first record's timestamp, which the header has, is later.
+    The header of a client's batch may have a wrong largest timestamp. It is corrected from the records, as in Kafka. If
+    the records are not read, only the first record's timestamp is known, because it is in the header. The largest
+    timestamp is then raised to it if necessary.
     """
     refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
     if refused is not None:
@@ -202,8 +203,9 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
 
 
 def _overfull(header: BatchHeader, config: LogConfig) -> AppendResult | None:
-    """Return the refusal of a batch that claims more records than its bytes, or `squall.decompressed.batch.max.bytes`,
-    can hold; None for others. One such batch could move the log's end offset by 2^31.
+    """Return the refusal of a batch that claims too many records, else None. Too many are more than its bytes can
+    decompress to, or more than fit into `squall.decompressed.batch.max.bytes`. One such batch could move the log's end
+    offset by 2^31.
     """
     most = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
     if not claims_too_many_records(header) and header.record_count <= most:

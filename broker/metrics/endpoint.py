@@ -27,7 +27,7 @@ BACK_OFF_S = 0.05
 
 
 class MetricsEndpoint:
-    """Serves the text that `write` returns. `start_soon` starts a task."""
+    """Answers HTTP requests with the text that the function `write` returns. `start_soon` starts a task."""
 
     def __init__(self, env: Env, write: Callable[[], Awaitable[bytes]], start_soon: Callable[..., None]) -> None:
         self._env, self._write, self._start_soon = env, write, start_soon

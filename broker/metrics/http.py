@@ -52,5 +52,5 @@ def response(status: int, body: bytes, content_type: str, *, has_body: bool = Tr
 
 
 def refusal(status: int, *, has_body: bool = True) -> bytes:
-    """Encode an error response, whose status says why there are no metrics."""
+    """Encode a response without metrics. Its status, such as 404, gives the reason."""
     return response(status, f"{_REASONS[status]}\n".encode(), "text/plain; charset=utf-8", has_body=has_body)

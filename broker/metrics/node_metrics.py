@@ -51,7 +51,7 @@ PER_PARTITION = {
 
 @dataclass(slots=True)
 class NodeMetrics:
-    """Collects the metrics of a node from its parts."""
+    """Collects the metrics of a node from its parts, such as replicas, coordinators and server."""
 
     config: BrokerConfig
     image: ClusterImage
@@ -66,7 +66,8 @@ class NodeMetrics:
     fetch: FetchApi
     requests: RequestMetrics
     longest_turn_s: Callable[[], float] | None = None
-    """Returns the CPU time, in s, of the longest task step since the last `TaskStepMeter.report`. None: not measured.
+    """Returns the CPU time, in s, of the longest task step since the node last wrote a report of it to its trace. It is
+    None if task steps are not measured.
     """
     state: int = field(default=STARTING)
 

@@ -118,16 +118,18 @@ class Connection:
         self.client_id: str | None = None
         self.last_active_ms = 0
         self.last_follower_response_s = -inf
-        """Gives the time of the last response to a follower's Fetch, in s of the node's clock. A follower has one Fetch
-        under way per connection.
+        """Gives the time, in s of the node's clock, at which a follower's Fetch was last answered; -inf before the
+        first. The follower's next Fetch proves that the follower still followed this leader at that time.
         """
         self.round = -1
-        """Identifies the round of the `FairScheduler` in which this connection was last served."""
+        """Gives the value of `FairScheduler.rounds` when requests of this connection were last served; -1 before the
+        first time.
+        """
         self.on_close: list[Callable[[], None]] = []
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
         self._out_in_files = 0
-        """Counts the bytes of `_out_bytes` that are still in files."""
+        """Counts the queued bytes that are not in memory, because they are file slices for `sendfile`."""
         self._answered_bytes = 0
         """Counts the bytes of the known responses in `slots`: they wait for the next flush, or for an earlier response.
         """

@@ -24,7 +24,9 @@ class Expirable(Protocol):
     bucket: int
 
     def expire(self) -> None:
-        """Respond with the data that is there, because the deadline has passed."""
+        """Send the response now, because the deadline has passed: a Fetch gets the available records, a Produce request
+        gets REQUEST_TIMED_OUT.
+        """
 
 
 class ParkedRequestTimers:

@@ -49,8 +49,9 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections to let run in the next pass. If the last pass spent the whole budget,
-        it is the number of connections served in that pass. Otherwise it is doubled, up to `_MOST_AT_ONCE`.
+        """Gives the number of queued connections that may run in the next pass. After a pass that spent the whole
+        budget, it is the number of connections that this pass served. After any other pass it doubles, up to
+        `_MOST_AT_ONCE`.
         """
         self._served = 0
 
@@ -65,11 +66,11 @@ class FairScheduler:
         return self._spent_s >= BUDGET_S
 
     def spend(self, seconds: float) -> None:
-        """Subtract `seconds` from the budget: the time for which the event loop worked on requests of clients."""
+        """Charge `seconds`, for which the event loop worked on requests of clients, to the time budget."""
         self._spent_s += seconds
 
     async def queue(self, queuer: Schedulable) -> None:
-        """Wait until `queuer` may run, or until it closes. On cancellation it leaves the queue."""
+        """Wait until `queuer` may run, or until it closes. If the wait is cancelled, `queuer` leaves the queue."""
         if queuer.closed:
             return
         if not self._is_calling:
@@ -113,7 +114,9 @@ class FairScheduler:
 
 
 class ResponseTask:
-    """Charges the work of a task that builds one response in pieces to the time budget of clients."""
+    """Charges the time of a task that builds one response in pieces to `BUDGET_S`, the time budget that all client
+    connections share.
+    """
 
     def __init__(self, turns: FairScheduler, mono: Callable[[], float]) -> None:
         self.round, self.closed = -1, False
@@ -122,13 +125,15 @@ class ResponseTask:
         self._busy_since: float | None = None
 
     async def begin(self) -> None:
-        """Wait in the queue if the time budget of clients is spent. The task must call this before any work."""
+        """Wait in the queue if the time budget that clients share is spent. The task must call this before any work."""
         if self._turns.must_queue(self):
             await self._turns.queue(self)
         _ANSWER.set(self)
 
     async def give_way(self) -> None:
-        """Let other tasks run between two pieces of work."""
+        """Charge the piece of work that has ended, let other tasks run, and wait in the queue if the time budget is
+        spent.
+        """
         self.end()
         await trio.lowlevel.checkpoint()
         if self._turns.must_queue(self):
@@ -136,8 +141,8 @@ class ResponseTask:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """Charge the time since the last `give_way` to the time budget of clients. That time may include a wait, so at
-        most `BUDGET_S` is charged.
+        """Charge the piece of work that has ended to the time budget that clients share. The time since the last
+        `give_way` may include a wait, so at most `BUDGET_S` is charged.
         """
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))

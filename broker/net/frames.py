@@ -51,8 +51,8 @@ class ReceiveMemoryLimit:
         """Maps each reader that waits for memory to the bytes it waits for."""
         self._freed = trio.Event()
         self._seen: dict[FrameReader, tuple[int, int]] = {}
-        """Maps each reader with an enlarged buffer to its `progress` at the last check: the number of its bursts, and
-        the bytes received of its unfinished frame.
+        """Maps each reader with an enlarged buffer to its `progress` at the last check: how many times `burst` had
+        returned frames, and how many bytes of the incomplete frame had arrived.
         """
         self._next_look_s = 0.0
 
@@ -138,9 +138,9 @@ class FrameReader:
         patience_s: float = 10.0,
         grows_to: int = 0,
     ) -> None:
-        """Create a reader with a small buffer. `patience_s` limits each wait for memory. With `grows_to` the first
-        large frame gets a buffer of that many bytes at once. This is only for nodes that this node has connected to,
-        because a client could take much memory with it.
+        """Create a reader with a small buffer. `patience_s` limits each wait for memory. The buffer doubles step by
+        step for a large frame; with `grows_to` it gets that many bytes at once. Only connections that this node opens
+        use `grows_to`, because a client could take much memory with it.
         """
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
         self._patience_s, self._grows_to = patience_s, grows_to
@@ -158,7 +158,9 @@ class FrameReader:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Returns the number of bursts so far, and the number of bytes received of the next, incomplete frame."""
+        """Returns how many times `burst` has returned frames, and how many bytes of the next, still incomplete frame
+        have arrived.
+        """
         return self._bursts, self._end - self._start
 
     @property
@@ -195,8 +197,9 @@ class FrameReader:
                 return frames
 
     def _fit(self) -> None:
-        """Resize the buffer between two bursts. If it is empty and other connections wait for memory, give it back.
-        Otherwise, if it grew for the last frame, take a large buffer if there is memory for one.
+        """Adapt the buffer's size before more bytes are received. If the buffer is empty and other connections wait for
+        memory, shrink it to `SMALL`. If the last frame made the buffer grow, enlarge it to `LARGE`, unless memory is
+        short.
         """
         if self._memory.wanting:
             self.shrink_if_idle()

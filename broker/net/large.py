@@ -32,8 +32,8 @@ class LargeRequestCodec:
         self._turn = trio.Lock()
 
     async def read(self, kind: type[Message], frame: memoryview, at: int, version: int) -> Any:
-        """Return the decoded request. Raises MalformedFrame. The caller must not receive into the frame's buffer
-        meanwhile.
+        """Return the request, decoded in a thread. The caller must not receive into the frame's buffer until then.
+        Raises MalformedFrame, also if the request has too many bytes or elements for the broker's settings.
         """
         size, most = len(frame), self._most_bytes
         if size > most:
@@ -42,7 +42,7 @@ class LargeRequestCodec:
             return await self._env.cpu(_read, kind, frame, at, version, self._most_listed)
 
     async def write(self, answer: Any, version: int) -> bytes:
-        """Return the encoded response."""
+        """Return the response `answer`, encoded in a thread once no other large request or response is in work."""
         async with self._turn:
             found: bytes = await self._env.cpu(answer.encode, version)
             return found

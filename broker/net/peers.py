@@ -36,7 +36,7 @@ class Unreachable(OSError):
 
 
 class _PendingExchange:
-    """Represents one request of a channel that waits for its response. Responses come in the order of the requests."""
+    """Represents one request that waits for its response. A connection brings responses in the order of requests."""
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
@@ -47,7 +47,7 @@ class _PendingExchange:
 
 
 class _FastLock:
-    """Implements a lock between tasks that does not yield to the scheduler if it is free."""
+    """Implements a lock between tasks. Unlike `trio.Lock`, it lets no other task run when a free lock is acquired."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -63,8 +63,9 @@ class _FastLock:
 
 
 class _Channel:
-    """Represents one connection to a node. There is one for each lane, because responses come in order: a slow request
-    in one lane does not delay the other lanes. A channel that fails stays broken, and the next request opens another.
+    """Represents one connection to a node, for the requests of one lane: callers of `PeerClient` name a lane with each
+    request. Responses come in order, so a slow request delays only the requests of its own lane. A channel that fails
+    stays broken, and the next request opens another.
     """
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
@@ -134,7 +135,7 @@ class _Channel:
         waiting.done.set()
 
     def abandon(self) -> None:
-        """Fail all outstanding requests. The link stays open, and their responses are ignored."""
+        """Fail all outstanding requests. The link stays open, and their responses are ignored when they come."""
         for waiting in self._waiting:
             if waiting.answer is None and waiting.failure is None:
                 waiting.failure = LinkClosed("the answer is not wanted any more")
@@ -182,9 +183,10 @@ class PeerClient:
     ) -> Any:
         """Send `message` to a node and return the response message. Requests with the same `lane` share a connection.
 
-        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout after `timeout_ms`,
-        which also closes the link, or after `left_s`, the seconds that the caller can still wait, which does not close
-        it. After a time-out the request may or may not have been carried out.
+        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout if no response comes
+        within `timeout_ms`, or within `left_s`, the seconds that the caller can still wait. The request may or may not
+        have been carried out then. After `timeout_ms` the link is closed, too, because the overdue response would delay
+        all later ones.
         """
         response = response_class(api_key)
 
@@ -211,8 +213,8 @@ class PeerClient:
         """Send a request with the encoded `body`, and return the result of `decode`. `decode` gets the whole response
         frame, header included, and must not keep the view. Requests with the same `lane` share a connection.
 
-        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout after `timeout_ms`,
-        which also closes the link, or after `left_s` seconds, which does not close it.
+        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout if no response comes
+        within `timeout_ms`, which also closes the link, or within `left_s` seconds, which leaves the link open.
         """
         patience_s = min(timeout_ms / 1000, left_s)
         give_up_at = self._env.mono() + patience_s
@@ -253,8 +255,8 @@ class PeerClient:
             return channel
 
     def wait_only_for(self, node_id: int, lanes: Container[str]) -> None:
-        """Fail the requests on these lanes to all nodes but `node_id`. Used when the controller changes: `node_id` is
-        the new one, and responses of others are not needed any more.
+        """Fail the requests in `lanes` that wait for any other node than `node_id`. This is called when the controller
+        changes: responses of any node but the new controller are useless then.
         """
         for (node, lane), channel in self._channels.items():
             if node != node_id and lane in lanes:

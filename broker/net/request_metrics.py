@@ -18,7 +18,9 @@ and no other task runs while they are counted.
 
 
 class RequestMetrics:
-    """Holds counts since the start of the node. `mono` returns monotonic seconds (`Env.mono`)."""
+    """Holds the numbers of requests, responses and errors, and the durations, since the start of the node. `mono`
+    returns monotonic seconds (`Env.mono`).
+    """
 
     def __init__(self, mono: Callable[[], float]) -> None:
         self.mono = mono

@@ -42,14 +42,14 @@ _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 _MUCH_KEPT = 64 << 10
-"""Is the number of unsent response bytes above which a connection's bytes count for `squall.replies.max.bytes`."""
+"""Connections with no more unsent response bytes than this do not count for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
 """Limits the time, in s, for which the requests of one connection are served before other tasks run."""
 _QUIET_MS = 10_000
 """Gives the ms of silence after which a connection between brokers may be closed to make room for another."""
 FIRST_PRODUCE = 3
 _NEVER = 1 << 15
-"""Means "no version": it is greater than every version."""
+"""Is above every version: the first flexible version of an API that has none."""
 OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 
@@ -224,9 +224,9 @@ class Server:
         return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Pause in the middle of a burst: send the known responses, let other tasks run, and wait while the connection
-        is `congested`. Charges the time since `busy_since` to `turns` (None: no time budget applies to the connection).
-        Return the time at which the pause ended. Times are in s of the node's clock.
+        """Pause between two requests that arrived together: send the known responses, let other tasks run, and wait
+        while the connection is `congested`. Charge the time since `busy_since` to `turns`, the time budget of clients
+        (None: no budget applies). Return the time at which the pause ended, in s of the node's clock.
         """
         self.settle()
         if turns is not None:
@@ -239,7 +239,8 @@ class Server:
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
         """Send the known responses, then wait for `Connection.release`, and until `turns` (if any) lets the connection
-        run. Charge the time since `busy_since` to `turns`. Return the end of the wait. Times are the node's, in s.
+        run. Charge the time since `busy_since` to `turns`. Return the time at which the wait ended. Times are the
+        node's, in s.
         """
         while conn.held is not None:
             self.settle()
@@ -253,7 +254,7 @@ class Server:
         return busy_since
 
     async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
-        """Wait until `turns` lets the connection run. Return the time at which it may, in s of the node's clock."""
+        """Wait until `turns` lets the connection run, and return the time then, in s of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
 
@@ -362,7 +363,7 @@ class Server:
         self.settle()
 
     async def _write(self, answer: Any, slot: PendingResponse) -> Any:
-        """Return the response to a large request, encoded off the event loop."""
+        """Return the response to a large request, encoded in a thread, and count its error codes for the metrics."""
         if slot.timer is not None:
             slot.timer.count_errors_of(answer)
         return await self._large.write(answer, slot.version)
@@ -412,9 +413,8 @@ class Server:
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[PendingResponse, Any], None]:
-        """Adapt a handler of the control plane, which needs no task while it waits. Return a function `ask(slot,
-        request)`. It calls `handler(request, version, answer)`, which must call `answer` once with the response body,
-        now or later.
+        """Return a function `ask(slot, request)` that serves requests with `handler`, without a task. `ask` calls
+        `handler(request, version, answer)`, which must call `answer` once with the response body, now or later.
         """
 
         def ask(slot: PendingResponse, request: Any) -> None:
@@ -430,7 +430,7 @@ class Server:
         return ask
 
     def settle(self) -> None:
-        """Answer the parked fetches that were woken, then send once on each connection that has new responses."""
+        """Answer the parked requests that were woken, then send once on each connection that has new responses."""
         woken, dirty = self._woken, self._dirty
         while woken:  # first, because this makes more connections dirty
             request, _ = woken.popitem()
@@ -446,8 +446,8 @@ class Server:
             self._limit_kept()
 
     def _limit_kept(self) -> None:
-        """Close client connections, those with the most unsent response bytes first, until all others together are
-        within `squall.replies.max.bytes`. Short requests may have large responses, and a client may read none of them.
+        """Close client connections, those with the most unsent response bytes first, until the rest together have at
+        most `squall.replies.max.bytes`. Short requests may have large responses, and a client may read none of them.
         """
         kept = {conn: size for conn in self._heavy if (size := conn.kept_bytes) > _MUCH_KEPT}
         self._heavy = dict.fromkeys(kept)
@@ -483,7 +483,7 @@ class Server:
 
 
 def _encode(answer: Any, slot: PendingResponse) -> bytes:
-    """Return the response, encoded on the event loop."""
+    """Return the response, encoded on the event loop, and count its error codes for the metrics."""
     if slot.timer is not None:
         slot.timer.count_errors_of(answer)
     encoded: bytes = answer.encode(slot.version)

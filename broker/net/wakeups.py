@@ -14,7 +14,9 @@ class Wakeable(Protocol):
     """Represents a parked request that watches partitions, such as a Fetch that waits for new records."""
 
     def wake(self) -> None:
-        """Respond if the change is enough for this request, else wait on. Do nothing if the request was answered."""
+        """Send the response if a watched partition's change completes this request (a Fetch has enough bytes, for
+        example), else wait on. Do nothing if the request was answered.
+        """
 
 
 WakeableSet = dict[Wakeable, None]

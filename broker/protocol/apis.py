@@ -192,7 +192,9 @@ APIS: dict[int, Api] = {row.key: row for row in _ROWS}
 
 @cache
 def request_class(key: int) -> type[Message]:
-    """Return the message class of a request. Imports its schema module on first use. KeyError for an unknown key."""
+    """Return the message class of an API's requests. Its schema module is imported on first use. Raises KeyError for an
+    unknown key.
+    """
     api = APIS[key]
     found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.request)
     return found
@@ -200,19 +202,24 @@ def request_class(key: int) -> type[Message]:
 
 @cache
 def response_class(key: int) -> type[Message]:
-    """Return the message class of a response. Imports its schema module on first use. KeyError for an unknown key."""
+    """Return the message class of an API's responses. Its schema module is imported on first use. Raises KeyError for
+    an unknown key.
+    """
     api = APIS[key]
     found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.response)
     return found
 
 
 def request_header_version(key: int, version: int) -> int:
-    """Return 2 (with tagged fields) for a flexible request, else 1. KeyError for an unknown key."""
+    """Return the header version of a request: 2 (with tagged fields) if `version` is flexible, else 1. Raises KeyError
+    for an unknown key.
+    """
     return 2 if version >= APIS[key].flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """Return 1 (with tagged fields) for a flexible response, else 0. KeyError for an unknown key.
+    """Return the header version of a response: 1 (with tagged fields) if `version` is flexible, else 0. Raises KeyError
+    for an unknown key.
 
     ApiVersions responses always have header 0: the client reads them before it knows the broker's versions (KIP-511).
     """

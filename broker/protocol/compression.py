@@ -37,7 +37,7 @@ _LZ4_STORED: Final = 1 << 31
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Return `data` compressed by codec 1 to 4. ValueError for another codec."""
+    """Return `data` compressed by codec 1 to 4. Raises ValueError for another codec."""
     import cramjam
 
     match codec:
@@ -53,8 +53,8 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Return `data` decompressed. MalformedFrame for invalid bytes, a codec other than 1 to 4, and more than
-    `max_bytes`.
+    """Return `data` decompressed. Raises MalformedFrame for invalid bytes, for a codec other than 1 to 4, and for a
+    result of more than `max_bytes`.
     """
     import cramjam
 
@@ -107,7 +107,7 @@ def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
 
 def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Iterator[tuple[bytearray, bool]]:
     """Yield longer and longer prefixes of the decompressed `data`, as (prefix, whether it is all of the data). The
-    buffer has `size` bytes at first, and four times as many after each step. `library` is the codec's module of
+    first prefix has at most `size` bytes, and the next ones four times as many each. `library` is the codec's module of
     cramjam. Raises MalformedFrame for invalid data, and for more than `max_bytes`.
     """
     import cramjam

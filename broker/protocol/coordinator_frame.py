@@ -19,7 +19,9 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_key(message: Message) -> bytes:
-    """Return the key of a coordinator's record."""
+    """Return the encoded key of a record of __consumer_offsets or __transaction_state: the record's type, then the
+    fields of `message` (an OffsetCommitKey, for example).
+    """
     return _INT16.pack(message.API_KEY) + message.encode(0)
 
 
@@ -45,8 +47,8 @@ def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
 def decode_group_record(
     key: bytes | memoryview, value: bytes | memoryview | None
 ) -> tuple[Message, Message | None] | None:
-    """Return key and value of a record of __consumer_offsets. The value is None for a tombstone; the whole is None for
-    an unknown type.
+    """Return the decoded key and value of a record of __consumer_offsets. The value is None for a tombstone. For an
+    unknown record type the function returns None instead of a pair.
 
     Raises only MalformedFrame.
     """
@@ -58,8 +60,8 @@ def decode_group_record(
 def decode_transaction_record(
     key: bytes | memoryview, value: bytes | memoryview | None
 ) -> tuple[Message, Message | None] | None:
-    """Return key and value of a record of __transaction_state. The value is None for a tombstone; the whole is None for
-    an unknown type.
+    """Return the decoded key and value of a record of __transaction_state. The value is None for a tombstone. For an
+    unknown record type the function returns None instead of a pair.
 
     Raises only MalformedFrame.
     """

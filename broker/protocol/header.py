@@ -58,7 +58,7 @@ def decode_request_header(view: memoryview) -> RequestHeader:
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
-    """Return a whole frame, size included. KeyError for an API that is not in the table."""
+    """Return a whole frame, size included. Raises KeyError for an unknown API key."""
     name, length = b"", -1
     if client_id is not None:
         name = client_id.encode()

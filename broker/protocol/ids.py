@@ -1,4 +1,4 @@
-"""Defines broker ids of the protocol."""
+"""Defines the id that means no broker, and reads broker ids from text."""
 
 from __future__ import annotations
 

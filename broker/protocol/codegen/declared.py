@@ -17,7 +17,9 @@ _UNSET: Final = object()
 
 
 class DeclaredField:
-    """Declares a field. `kind` is as in Kafka's schema ("[]int32", "[]BrokerEndpoint"); versions are (first, last)."""
+    """Describes a field that the versions `since` to `until` have. `kind` is its type as Kafka's schema writes it
+    ("[]int32", "[]BrokerEndpoint"); `fields` are the fields of such a structure.
+    """
 
     def __init__(
         self,
@@ -51,17 +53,17 @@ class DeclaredField:
 
 
 F = DeclaredField
-"""Shortens the declarations below, of which there are many."""
+"""Is a short name for the declarations below, of which there are many."""
 
 
 class DeclaredMessage:
-    """Declares a message with the versions 0 to `last`."""
+    """Describes a record that kio lacks, with the versions 0 to `last`. `key` is its apiKey in Kafka's schema."""
 
     def __init__(self, name: str, key: int, last: int, flexible_from: int, *fields: DeclaredField) -> None:
         self.name, self.key, self.last, self.flexible_from, self.fields = name, key, last, flexible_from, fields
 
     def model(self) -> MessageModel:
-        """Return the message in the form that the emitter takes."""
+        """Return the `MessageModel` from which the message's code is generated."""
         structs: dict[str, StructModel] = {}
         self._add(self.name, self.fields, range(self.last + 1), structs)
         return MessageModel(self.name, self.key, 0, self.last, self.flexible_from, structs)

@@ -93,7 +93,9 @@ def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> 
 
 
 class MessageEmitter:
-    """Emits the source of one message: its classes, its readers and writers, and the tables of its versions."""
+    """Emits the source of one message: its classes, its readers and writers, and the tables with the reader and the
+    writer of each version.
+    """
 
     def __init__(self, module: ModuleEmitter, message: MessageModel) -> None:
         self.module = module
@@ -102,7 +104,7 @@ class MessageEmitter:
         self.out = SourceWriter()
 
     def emit(self) -> SourceWriter:
-        """Emit the classes, then the functions, then the tables."""
+        """Emit the classes, then the functions, then the tables from version to function."""
         for struct in self.message.structs.values():
             self.emit_class(struct)
         for struct in self.message.structs.values():

@@ -331,6 +331,6 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 }
 """Maps message and structure to the fields that are left out without an error if a version has no place for them."""
 LEFT_OUT: Final = {("DescribeQuorumResponse", "nodes")}
-"""Lists (message, field) for fields that IGNORABLE has but Kafka's schemas do not mark as ignorable. Kafka omits such a
-field in the code of its brokers.
+"""Lists the exceptions in IGNORABLE, as (message, field). Kafka's schemas do not mark these fields as ignorable;
+instead the code of Kafka's brokers leaves them out of old versions.
 """

@@ -11,7 +11,9 @@ from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, needs_fre
 
 
 class EmittedMessage(Protocol):
-    """Represents the message that is being emitted, with the services that its function emitters need."""
+    """Gives a function emitter the message that it emits code for, and helper methods. The implementation is
+    `MessageEmitter`.
+    """
 
     message: MessageModel
     out: SourceWriter
@@ -69,7 +71,9 @@ class ReaderEmitter(FunctionEmitter):
     """Emits a function `_read_...(view, at) -> (object, at)`."""
 
     def emit(self) -> None:
-        """Emit the fields in their order, the tagged fields, then the defaults of fields that this version lacks."""
+        """Emit the whole function. It reads the fields in their order, sets the fields that this version lacks to their
+        defaults, and reads the tagged fields.
+        """
         out = self.out
         out()
         name = self.parent.function("read", self.struct.name, self.version)
@@ -127,7 +131,7 @@ class ReaderEmitter(FunctionEmitter):
 
     def length(self, code: str, *, text: bool = False) -> None:
         """Emit code that reads a length into the variable `n`; -1 means null. `code` is the length's `struct` code in
-        versions without compact encodings, "h" or "i". `text` is that of `varint`: True for the length of a string.
+        versions without compact encodings, "h" or "i". `text` is True for the length of a string.
         """
         if not self.flexible:
             self.run.append(("n", code))
@@ -139,8 +143,8 @@ class ReaderEmitter(FunctionEmitter):
         self.out("n -= 1")
 
     def first_byte(self, name: str) -> bool:
-        """Add the first byte of a varint, as the variable `name`, to the fields that the next `flush` unpacks. Return
-        False, and add nothing, if there are no such fields.
+        """Add the first byte of a varint, as the variable `name`, to the fixed-width fields that the next `flush`
+        unpacks. If no such field is waiting, add nothing and return False.
         """
         if self.run:
             # Nearly all varints have one byte: so one unpacking reads it together with the fields before it.
@@ -461,8 +465,8 @@ class WriterEmitter(FunctionEmitter):
         out("    w(content)")
 
     def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
-        """Return an expression that is true if a tagged field must be written. Usually it is that of `differs`: the
-        value is not the default.
+        """Return an expression that is true if a tagged field must be written. Usually it compares the value with the
+        default (`differs`).
 
         There are two exceptions. If the default is [] and the field is nullable, None must be written, too. A structure
         whose fields all have immutable defaults is compared with these defaults field by field.

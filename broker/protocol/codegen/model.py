@@ -16,8 +16,8 @@ FIXED: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Maps the kinds of fixed width to their `struct` codes. Emitters also use "B", the code of no kind: it is the first
-byte of a varint.
+"""Maps the kinds of fixed width to their `struct` codes. Emitters also use a code that belongs to no kind: "B" for the
+first byte of a varint.
 """
 
 SIZES: Final = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
@@ -39,7 +39,9 @@ class FieldEncoding:
 
     name: str
     kind: str
-    """Is a key of FIXED, "string", "bytes", "records", or "struct"."""
+    """Names the type of the field or, if it is an array, of its elements: a key of FIXED, "string", "bytes", "records",
+    or "struct".
+    """
     array: bool = False
     nullable: bool = False
     tag: int | None = None
@@ -57,8 +59,7 @@ class FieldModel:
     nullable: bool
     """Is True if the field is nullable in at least one version."""
     default: object
-    """Is an int, bool, float, str, bytes or None; () for an empty array. For "struct" fields it is None, or Ellipsis
-    for a new structure.
+    """Gives the value that a new object has in this field. () means an empty list, and Ellipsis means a new structure.
     """
     struct: str | None = None
     ignorable: bool = False

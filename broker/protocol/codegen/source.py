@@ -1,4 +1,4 @@
-"""Builds pieces of Python source."""
+"""Builds pieces of Python source for the generated modules, such as names, type annotations and default values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Decodes Fetch requests of all clients, versions 4 to 18, and encodes Fetch requests of this broker's followers."""
+"""Decodes the Fetch requests that this broker receives, versions 4 to 18, and encodes those that it sends as a
+follower.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,8 @@ def _fetch_tags(
 
 
 def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchRequestPartition], int]:
-    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after them.
+    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after the
+    tagged fields.
     """
     count = view[at]
     at += 1
@@ -273,10 +276,10 @@ def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchR
 
 
 def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
-    """Return the body of a Fetch request of version 17 or 18, topics by id. A follower's fetch names its replica and
-    epoch.
+    """Return the body of a Fetch request of version 17 or 18, with topics by id. A follower's request also has its id
+    and broker epoch.
 
-    Version 17 leaves the high watermarks out. ValueError for another version.
+    Version 17 leaves the high watermarks out. Raises ValueError for another version.
     """
     if version not in (17, 18):
         raise ValueError(f"Fetch requests are written in versions 17 and 18, not {version}")

@@ -38,8 +38,8 @@ _FETCHED_5: Final = Struct(">ihqqq").pack
 _FETCHED_12: Final = Struct(">ihqqqBi").pack
 _IN_MEMORY: Final = (bytes, memoryview)
 _JOINED_UP_TO: Final = 2048
-"""Limits the bytes of records in memory that are copied into the chunk before them; larger records are chunks of their
-own.
+"""Limits the size, in bytes, of records in memory that are copied into one chunk with the fields before them. Larger
+records are a chunk of their own.
 """
 _READ_HEAD: Final = Struct(">ihi").unpack_from
 _READ_HEAD_12: Final = Struct(">ihiB").unpack_from

@@ -38,7 +38,9 @@ _PRODUCED_5: Final = Struct(">ihqqq").pack
 _PRODUCED_9: Final = Struct(">ihqqq").pack
 _PRODUCED_9_WELL: Final = Struct(">ihqqq3s").pack
 _NOTHING_MORE: Final = b"\x01\0\0"
-"""Encodes the end of a partition that has no record errors, no error message and no tagged fields."""
+"""Encodes the end of a partition of a Produce response, version 9 or later, if the partition has no record errors, no
+error message and no tagged fields.
+"""
 
 
 MOST_BATCHES = 20_000

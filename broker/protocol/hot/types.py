@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 NO_HIGH_WATERMARK: Final = (1 << 63) - 1
-"""Is the high watermark if the sender named none (KIP-1166). It is above every real high watermark."""
+"""Is the high watermark of a requested partition if the Fetch request has none (KIP-1166). It is above every real one.
+"""
 
 MAX_BYTES_UNLIMITED: Final = 0x7FFFFFFF
 
 Topic = bytes
 """Is a topic's UTF-8 name, or its 16-byte id in versions with ids."""
 ProducePart = tuple[int, memoryview | None]
-"""Holds partition index and records."""
+"""Holds the index of a partition and its records (None if they are null)."""
 ProducePartOut = tuple[int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str]]]
 """Holds index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch),
 record_errors (position in the batch, message). Without a message there are no record errors.
@@ -33,7 +34,7 @@ class ProduceIn(NamedTuple):
     timeout_ms: int
     topics: list[tuple[Topic, list[ProducePart]]]
     size: int
-    """Counts the topics and batches together."""
+    """Gives the number of topics plus the number of batches."""
 
 
 class FetchRequestPartition(NamedTuple):
@@ -44,7 +45,7 @@ class FetchRequestPartition(NamedTuple):
     offset: int
     last_fetched_epoch: int
     log_start_offset: int
-    """Gives the log start of a follower's log; -1 for a consumer."""
+    """Gives the start of the follower's own log; -1 for a consumer."""
     max_bytes: int
     high_watermark: int
 
@@ -81,13 +82,15 @@ class FetchResponsePartition(NamedTuple):
     """Lists (producer id, first offset) of aborted transactions; None if the reader reads uncommitted data."""
     preferred_read_replica: int = -1
     records: Any = None
-    """Is bytes, a memoryview or None; for encoding also any object that has `length: int` in bytes."""
+    """Holds the partition's record batches, or None. They are bytes or a memoryview. In a response to encode they may
+    be any object that has their size in bytes as `length: int`, such as a file slice.
+    """
     diverging: tuple[int, int] | None = None
     """Gives (epoch, end offset) at which the reader must truncate its log (KIP-595), or None."""
     current_leader: tuple[int, int] | None = None
-    """Gives (id, epoch) of the leader, or None."""
+    """Gives (broker id, leader epoch) of the partition's leader. None leaves the field out of the response."""
     snapshot_id: tuple[int, int] | None = None
-    """Gives (end offset, epoch) of the snapshot to fetch, or None."""
+    """Gives (end offset, epoch) of the snapshot that the reader must fetch instead of records (KIP-630), or None."""
 
 
 class FetchOut(NamedTuple):
