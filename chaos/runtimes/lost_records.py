@@ -48,16 +48,18 @@ class LostOffsetRanges:
 
     @property
     def partitions(self) -> list[str]:
-        """Returns the partitions whose remaining segments must be passed to `add_remaining`."""
+        """Returns the partitions in which whole segments may count as lost although their files remain: partitions with
+        a lost batch, and partitions in which a deleted segment has reappeared. Their segments must be passed to
+        `add_remaining`.
+        """
         return sorted({**self._lost, **self._returned})
 
     def add_remaining(self, path: str, content: Buffer) -> None:
-        """Process a segment that exists after the power loss. Call it after all calls of `add_changed`, for a
-        partition's segments in the order of their offsets.
+        """Count a segment that exists after the power loss as lost, if it is behind a lost batch. If a deleted segment
+        has reappeared in the partition, a segment behind a gap counts as lost, too. There is a gap if a segment begins
+        at a higher offset than the end offset of the segment before it.
 
-        Segments behind a lost batch count as lost. If a deleted segment has reappeared in the partition, segments
-        behind a gap count as lost, too. There is a gap if a segment begins at a higher offset than the end offset of
-        the segment before it.
+        Call it after all calls of `add_changed`, for a partition's segments in the order of their offsets.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:

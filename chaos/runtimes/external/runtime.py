@@ -89,7 +89,7 @@ async def discover(bootstrap: str) -> DiscoveredCluster:
 
 class ProxiedEnv(RealEnv):
     """Gives Squall's clients the clock, files and network of this machine. A connection to a broker's advertised
-    address leads to the broker's proxy instead; `proxies` maps one address to the other.
+    address leads to the broker's proxy instead; `proxies` maps the advertised address to the proxy's.
     """
 
     def __init__(self, node: str, proxies: Mapping[Address, Address]) -> None:

@@ -147,7 +147,7 @@ class KafkaProgram(BrokerProgram):
 
     @override
     def reports(self) -> BrokerReports:
-        """Begin to read the node's log."""
+        """Return a reader of the node's log. It reads the lines that are added from now on."""
         return KafkaLogReports(self._files.log)
 
     @override

@@ -44,7 +44,7 @@ class BrokerSoftware(Protocol):
         """
 
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
-        """Return the program of one node."""
+        """Return the object that configures and starts the broker of one node. layout: the cluster's addresses."""
 
 
 class SquallSoftware(BrokerSoftware):
@@ -52,7 +52,9 @@ class SquallSoftware(BrokerSoftware):
 
     proxied: False connects brokers and clients directly. client_port: the port of the first broker's listener for the
     first client zone; the other brokers' listeners have the next ports. None: free ports are chosen. client_host: the
-    host name of these listeners. program, faulted, second: as in `SquallProgram`.
+    host name of these listeners. program: the command that starts a broker. faulted: brokers also get `--faults
+    FOLDER`, for disk faults and power losses. second: a folder with a second version of the broker, to which brokers
+    can be upgraded.
     """
 
     def __init__(
@@ -91,8 +93,9 @@ class SquallSoftware(BrokerSoftware):
 
 
 class ProcessBackend(ClusterBackend):
-    """Runs a cluster's brokers as OS processes of this machine. framed: links that lead through the relay that parses
-    Kafka requests. proxied: whether there is a Toxiproxy; without it, no link can carry a fault.
+    """Runs a cluster's brokers as OS processes of this machine. proxied: False starts no Toxiproxy; then no link can
+    carry a fault. framed: links that lead through Toxiproxy and also through the relay that parses Kafka requests, for
+    protocol faults.
     """
 
     def __init__(

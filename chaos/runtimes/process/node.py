@@ -125,7 +125,9 @@ class ProcessNode(BrokerNode):
         self._running().signal(signal.SIGKILL)
 
     async def wait_gone(self, asked_ns: int) -> Evidence:
-        """Wait until the SIGKILL that was sent at `asked_ns` has ended the process. Evidence: as `Runtime.kill`."""
+        """Wait until the SIGKILL that was sent at `asked_ns` has ended the process. Evidence: pid, gone (True), code
+        (the exit code), asked_ns, ended_ns. Raises HarnessError if the process does not end.
+        """
         child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
         if code is None:
@@ -188,8 +190,9 @@ class ProcessNode(BrokerNode):
 
     @override
     async def activity(self) -> Evidence:
-        """Measure the broker's activity, from /proc/PID/stat. Evidence: as `Runtime.activity`. If the broker has no
-        known OS process, `state` is "R" if its port answers nevertheless, otherwise "-".
+        """Measure the process's state and CPU time, from /proc/PID/stat. Evidence: node, t_ns, state (the kernel's
+        letter, "T" for stopped), cpu_s (CPU seconds of all threads). If the broker has no known OS process, there is no
+        cpu_s, and `state` is "R" if the broker's port answers nevertheless, otherwise "-".
         """
         self.poll()
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}

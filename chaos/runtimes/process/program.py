@@ -45,7 +45,7 @@ class BrokerProgram(Protocol):
     """Sends commands for disk faults to the broker; None if this broker cannot carry them out."""
 
     async def prepare(self) -> None:
-        """Do the work that must be done once, before the first start."""
+        """Prepare the node once, before its first start: for Apache Kafka, format the log directory."""
 
     def configure(self, incarnation: int) -> None:
         """Write the files that the broker needs to start."""
@@ -57,7 +57,7 @@ class BrokerProgram(Protocol):
         """Return the variables that the broker needs besides the harness's own."""
 
     def reports(self) -> BrokerReports:
-        """Begin to read the broker's reports."""
+        """Return a reader of the broker's trace or log. It reads the lines that are added from now on."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
         """Identify the program that the OS process `pid` runs. came_up: the result of `BrokerReports.ready`. Evidence:
@@ -66,14 +66,14 @@ class BrokerProgram(Protocol):
 
     def upgrade(self) -> Evidence:
         """Prepare a broker that is down: from its next start on, it runs the second of the run's two software versions.
-        Evidence: as `Runtime.upgrade_node`.
+        Evidence: from, to (the two versions). Raise PreconditionError if the run has no second version.
         """
 
 
 class SquallProgram(BrokerProgram):
     """Describes the program of a Squall broker. faulted: the broker runs with `squall.broker.faulted`, which carries
-    out disk faults and power losses. second: the version to which it can be upgraded, a folder that
-    `squall.chaos.toolchain.sources.package_in` accepts.
+    out disk faults and power losses. second: the version to which the broker can be upgraded: a checkout of Squall, or
+    a folder of installed packages.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class SquallProgram(BrokerProgram):
 
     @override
     def reports(self) -> BrokerReports:
-        """Begin to read the broker's trace."""
+        """Return a reader of the broker's trace. It reads the lines that are added from now on."""
         return TraceReports(self._files.trace)
 
     @override
@@ -139,7 +139,7 @@ class SquallProgram(BrokerProgram):
 
 
 class TraceReports(BrokerReports):
-    """Reads the reports of a Squall broker from its trace."""
+    """Reads from a Squall broker's trace when the broker is ready to serve clients, and how it shut down."""
 
     def __init__(self, trace: Path) -> None:
         self._tail = TraceTail(trace)

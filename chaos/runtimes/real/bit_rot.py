@@ -13,8 +13,9 @@ from squall.chaos.runtimes.rotting import rotten_bits
 
 
 def rot(data: Path, path_glob: str, bits: int, where: Where, rng: Random) -> Evidence:
-    """Flip `bits` different bits of one closed file below a log directory. Evidence: as `Runtime.rot`, and offsets (the
-    byte of each flipped bit).
+    """Flip `bits` different bits of one closed file below a log directory. Evidence: path (None: no such file), bits
+    (how many were flipped), offset (the first flipped bit's byte), offsets (every flipped bit's byte), before and after
+    (SHA-256 of the file).
 
     A segment or index is closed if a later one follows in its directory: the broker no longer writes to it.
     """

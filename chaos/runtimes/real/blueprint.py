@@ -31,7 +31,7 @@ class Blueprint:
     controllers: tuple[int, ...]
 
     def links(self) -> tuple[Link, ...]:
-        """Return every link, in the order of `Runtime.links`."""
+        """Return every link: from each node to each other node, then from each client zone to each node."""
         return links(self.nodes, self.zones)
 
     def files(self, node: int) -> NodeFolder:

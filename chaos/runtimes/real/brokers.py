@@ -42,16 +42,23 @@ class BrokerNode(Protocol):
         """Raise HarnessError if the broker is in none of these states."""
 
     async def kill(self) -> Evidence:
-        """Kill a running or paused broker. Evidence: as `Runtime.kill`."""
+        """Kill a running or paused broker (SIGKILL), and wait until it has ended. Evidence: pid, gone (whether it has
+        ended), code (the exit code), asked_ns, ended_ns.
+        """
 
     async def send_kill(self) -> None:
         """Send SIGKILL to the broker, even if it is paused."""
 
     async def wait_gone(self, asked_ns: int) -> Evidence:
-        """Wait until the SIGKILL that was sent at `asked_ns` has ended the broker. Evidence: as `Runtime.kill`."""
+        """Wait until the SIGKILL that was sent at `asked_ns` has ended the broker. Evidence: pid, gone (whether it has
+        ended), code (the exit code), asked_ns, ended_ns.
+        """
 
     async def stop(self, grace_s: float) -> Evidence:
-        """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""
+        """Shut down a running broker (SIGTERM), and kill it after `grace_s` seconds. Evidence: pid, code (the exit
+        code), asked_ns, ended_ns, controlled (the controller permitted the shutdown). If no SIGKILL was needed, also
+        alone (no controller answered) and said (the events of the shutdown in the broker's trace or log).
+        """
 
     async def software(self) -> Evidence:
         """Identify the broker's software. Evidence: runs (an image's id, a program's digest, or a version), by (the
@@ -60,17 +67,23 @@ class BrokerNode(Protocol):
 
     async def upgrade(self) -> Evidence:
         """Prepare a broker that is down: from its next start on, it runs the second of the run's two software versions.
-        Evidence: as `Runtime.upgrade_node`.
+        Evidence: from, to (the two versions). Raise PreconditionError if the run has no second version.
         """
 
     async def pause(self) -> Evidence:
-        """Stop a running broker where it is (SIGSTOP). Evidence: as `Runtime.pause`."""
+        """Stop a running broker where it is (SIGSTOP). Evidence: pid, state ("T" for stopped), asked_ns, paused_ns,
+        probe (the result of a probe of the broker's port, which must not answer).
+        """
 
     async def resume(self) -> Evidence:
-        """Let a paused broker continue. Evidence: as `Runtime.resume`."""
+        """Let a paused broker continue. Evidence: pid, found and state (the kernel's state letter before and after, "T"
+        for stopped), asked_ns, resumed_ns.
+        """
 
     async def activity(self) -> Evidence:
-        """Measure how much the broker has done so far. Evidence: as `Runtime.activity`."""
+        """Measure the CPU time that the broker has used so far: a stopped broker uses none. Evidence: node, t_ns, state
+        ("T" if stopped, "-" if there is no OS process), cpu_s (CPU seconds of all threads, if there is a process).
+        """
 
 
 Brokers = Mapping[int, BrokerNode]

@@ -31,8 +31,9 @@ class Disks:
         self._brokers, self._seed = brokers, seed
 
     async def lose_power(self, nodes: Sequence[int]) -> Evidence:
-        """Let nodes lose power at the same moment. Evidence: as `Runtime.power_loss`, and through_bytes (unsynced bytes
-        that count as written back by the kernel, because too many were pending).
+        """Let nodes lose power at the same moment. Evidence: asked_ns, ended_ns, nodes (by id: counts of what each node
+        lost, such as bytes_lost, and through_bytes, the unsynced bytes that count as written back by the kernel because
+        too many were pending).
 
         Peers notice the power loss at once, because connections are closed. Unsynced bytes are removed from the files
         once the OS processes have ended.
@@ -56,7 +57,8 @@ class Disks:
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, within_s: float) -> Evidence:
         """Kill a broker just before its `nth` call of `op` from now on (from 1). If that call does not come within
-        `within_s`, the kill is cancelled. Evidence: as `Runtime.crash_at`.
+        `within_s`, the kill is cancelled. Evidence: op, nth, gone (whether it was killed), at (the path or peer of that
+        call; None if it was not killed), incarnation, asked_ns, ended_ns.
         """
         found = self._brokers[node]
         faults = _hurt(found, "crash points")
@@ -81,8 +83,8 @@ class Disks:
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def fault(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """Put a fault on a broker's disk. Evidence: as `Runtime.fault_disk`, and taken_over (whether the running broker
-        has confirmed the fault).
+        """Put a fault on a broker's disk. Evidence: fault (its kind and parameters), taken_over (whether the running
+        broker has confirmed the fault), began_ns.
         """
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
@@ -92,7 +94,9 @@ class Disks:
         return {"fault": told, "taken_over": taken_over, "began_ns": time.monotonic_ns()}
 
     async def heal(self, name: str, node: int) -> Evidence:
-        """Remove the fault of this name. Evidence: as `Runtime.heal_disk`."""
+        """Remove the fault of this name from a broker's disk. Evidence: hits (how many calls it failed or slowed),
+        ended_ns.
+        """
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
         number = faults.remove(name)
@@ -102,7 +106,8 @@ class Disks:
     async def rot(self, node: int, path_glob: str, bits: int, where: Where) -> Evidence:
         """Flip `bits` bits of a closed segment or index: a file that the broker no longer writes to. path_glob: the
         files to choose from. where: "checked" for bits that a checksum covers, "epoch" for bits of leader epochs.
-        Evidence: as `Runtime.rot`.
+        Evidence: path (None: no such file), bits (how many were flipped), offset (the first flipped bit's byte),
+        offsets (every flipped bit's byte), before and after (SHA-256 of the file), t_ns.
         """
         found = self._brokers[node]
         rng = Random(repr((self._seed, "rot", node, found.files.incarnation)))
@@ -112,7 +117,8 @@ class Disks:
     async def damage(self, node: int, how: How, size: int) -> Evidence:
         """Damage the disk of a broker that is down. how: "tail" cuts the last `size` bytes of a partition's newest
         segment; "file" removes a file that the broker no longer writes to, such as an older segment. The damaged file
-        then counts as durable: a later power loss removes nothing from it. Evidence: as `Runtime.damage`.
+        then counts as durable: a later power loss removes nothing from it. Evidence: path (None: no such file), bytes
+        and bytes_left (the file's size before and after), before and after (SHA-256 of the file), t_ns.
         """
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)

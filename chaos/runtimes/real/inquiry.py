@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 API_VERSIONS = 18
 SPEAKS_S = 5.0
 PAD_BYTES = 30_000
-"""Limits the padding of one request, in bytes."""
+"""Limits the bytes that one probe request is lengthened by. A probe with more padding sends several requests."""
 IMPOSSIBLE = b"\xff\xff\xff\xff"
 """Is the size field of a frame of -1 bytes, for which a broker closes the connection."""
 _SIZE = Struct(">i")
@@ -110,14 +110,17 @@ def traffic_frame(traffic: BrokerTrafficKind) -> tuple[bytes, int, int]:
 
 
 async def probe_traffic(host: str, port: int, traffic: BrokerTrafficKind, *, timeout_s: float) -> ProbeResult:
-    """Probe a broker as `probe` does, but with a request of this kind of broker traffic (see `traffic_frame`), so that
-    faults on that traffic act on it.
+    """Open a connection to a broker, and time its answer to one request of this kind of broker traffic (see
+    `traffic_frame`), so that faults on that traffic act on it. Raises nothing except cancellation.
     """
     return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
 
 
 async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> ProbeResult:
-    """Probe a broker with ApiVersions, and time its answer. Raises nothing except cancellation."""
+    """Open a connection to a broker, and time its answer to ApiVersions. pad_bytes: how many bytes to add to the
+    request; many bytes are spread over several requests, and their total time is measured. Raises nothing except
+    cancellation.
+    """
     return await _probe(host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 

@@ -32,7 +32,7 @@ class LinkProxies(Protocol):
         """Return whether the link has a fault now."""
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the proxies and relays that have ended without an order of the harness, as `Runtime.troubles`."""
+        """Return error messages about proxies and relays that have ended without an order of the harness."""
 
 
 class Links:
@@ -45,14 +45,16 @@ class Links:
         self._proxies = proxies
 
     async def fault(self, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """Put a fault on a link. Evidence: as `Runtime.fault_link`."""
+        """Put a fault on a link. Evidence: link, fault (its kind and parameters), asked_ns, began_ns."""
         asked_ns = time.monotonic_ns()
         await self._hurtable().add(name, link, fault)
         told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
         return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
 
     async def heal(self, name: str, link: Link) -> Evidence:
-        """Remove the fault of this name from a link. Evidence: as `Runtime.heal_link`."""
+        """Remove the fault of this name from a link. Evidence: link, asked_ns, ended_ns, and what `LinkProxies.remove`
+        has counted, such as hits (how often the fault acted).
+        """
         asked_ns = time.monotonic_ns()
         counted = await self._hurtable().remove(name, link)
         told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
@@ -60,8 +62,7 @@ class Links:
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
         """Reset every open connection over these links. A connection on which no bytes are in transit is closed
-        instead. Evidence: as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many
-        connections there were.
+        instead. Evidence: t_ns, reset (None: only Toxiproxy knows how many connections there were).
 
         Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """
@@ -77,7 +78,7 @@ class Links:
             await self._proxies.reset()
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the proxies that ended without an order of the harness, as `Runtime.troubles`."""
+        """Return error messages about proxies and relays that have ended without an order of the harness."""
         return self._proxies.troubles() if self._proxies is not None else ()
 
     def way(self, link: Link) -> Address:
@@ -91,8 +92,9 @@ class Links:
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
-        """Probe a link. If its source dials several addresses, all are probed at once, and `join_probes` combines the
-        results.
+        """Open a connection over a link, and time an ApiVersions request that is lengthened by `pad_bytes` bytes. If
+        the link's source dials several addresses, all are probed at once. Then the result is ok if all answer, or,
+        while the link has a fault, if any answers.
         """
         ways = self._ways(link)
         found: dict[int, ProbeResult] = {}
@@ -107,8 +109,9 @@ class Links:
         return join_probes([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-        """Measure how and when a new connection over a link ends, as `Runtime.ending`. If the link's source dials
-        several addresses, the first is used.
+        """Open a connection over a link, send a request, and measure how and when the connection ends. spoil: after the
+        response, send an invalid frame, for which a broker closes the connection. opened: called when the response
+        comes. If the link's source dials several addresses, the first is used.
         """
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 

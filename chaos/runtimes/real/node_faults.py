@@ -77,14 +77,14 @@ class NodeFaults:
         return self._crash.number
 
     def disarm(self) -> None:
-        """Cancel the ordered crash."""
+        """Cancel the crash that `arm` has commanded, if there is one."""
         if self._crash is not None:
             self._crash = None
             self._write()
 
     def clear(self) -> None:
-        """Command the broker to end every disk fault, and cancel the ordered crash. Commands of an earlier run, which
-        the control file may hold, are replaced.
+        """Command the broker to end every disk fault, and cancel the crash that `arm` has commanded. This also replaces
+        commands of an earlier run, which the control file may hold.
         """
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()

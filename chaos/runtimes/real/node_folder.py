@@ -24,7 +24,7 @@ class NodeFolder:
 
     @property
     def trace(self) -> Path:
-        """Returns the path of the node's trace."""
+        """Returns the path of trace.jsonl, to which a Squall broker writes its events, one JSON object a line."""
         return self.path / "trace.jsonl"
 
     @property

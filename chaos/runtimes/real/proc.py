@@ -19,7 +19,7 @@ class ProcessId:
     start_ticks: int
     """Counts clock ticks from boot to the process's start: field 22 of /proc/PID/stat."""
     boot: str
-    """Is the boot's id."""
+    """Names the kernel's boot, by its boot_id: after a reboot, another process may have the same pid and start time."""
 
 
 def boot_id() -> str:

@@ -50,13 +50,15 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
 
 
 class ProbedRuntime(Protocol):
-    """Lists the methods of a runtime that `silent_links` needs."""
+    """Represents a runtime whose links can be probed: `silent_links` calls no other methods of a runtime."""
 
     def links(self) -> tuple[Link, ...]:
         """Return every link that can carry a fault."""
 
     async def probe(self, link: Link) -> ProbeResult:
-        """Probe a link as `Runtime.probe`."""
+        """Open a connection over a link, make one ApiVersions round trip, and return whether it succeeded and how long
+        it took.
+        """
 
 
 async def silent_links(runtime: ProbedRuntime, within_s: float) -> list[Link]:

@@ -56,12 +56,12 @@ class ClusterBackend(Protocol):
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         """Prepare the cluster: fill `brokers` and start the proxies, but start no broker. Returns the cluster's
         addresses, and the proxies of its links (None if links have no proxies). Raise PreconditionError if something
-        cannot be made.
+        that the cluster needs is missing, such as a program or a free port.
         """
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: as
-        `Runtime.start_node`.
+        """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: pid, incarnation
+        (its number), asked_ns, ready_ns.
         """
 
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
@@ -107,7 +107,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
     @override
     async def start(self) -> None:
         """Start every node. If this fails, everything that was started is ended. Raise PreconditionError if something
-        cannot be made.
+        that the cluster needs is missing, such as a program or a free port, or if another cluster runs in its folder.
         """
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
@@ -280,7 +280,9 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: BrokerTrafficKind, *, timeout_s: float = 1.0) -> ProbeResult:
-        """Probe a link with a request of one kind of traffic."""
+        """Open a connection over a link, and time one request of a kind that brokers send: to the leader of a partition
+        (REPLICATION) or to a controller (CONTROLLER). So the probe meets faults that act on this kind of traffic only.
+        """
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     @override

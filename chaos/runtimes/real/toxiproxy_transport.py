@@ -50,8 +50,8 @@ class HttpResponse:
 
 
 class HttpTransport:
-    """Holds one server's connection. Any number of threads may call at once: they take turns. Calls block for 2 ms or
-    so.
+    """Sends requests to one Toxiproxy server, over one connection. Any number of threads may call at once: they take
+    turns. A call blocks for about 2 ms.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:

@@ -45,7 +45,7 @@ class TracedFrame:
     target: int | str
     api: int
     kind: str
-    """Is "request" or "response"."""
+    """Says whether the frame is a "request" or a "response"."""
     correlation_id: int
     size: int
     note: str = ""
@@ -93,7 +93,7 @@ class SimCore:
         return MONO_S + self.kernel.now
 
     def now_ns(self) -> int:
-        """Return `mono` in ns."""
+        """Return the true monotonic time in ns, by the same clock as `mono`."""
         return int(self.mono * 1e9)
 
     def traced(self, line: dict[str, Any]) -> None:
