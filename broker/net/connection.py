@@ -40,8 +40,8 @@ _COPY_LIMIT = 256 << 10
 beyond it more.
 """
 _COPIED_AHEAD = 512 << 10
-"""Limits the unsent bytes of a connection. Beyond the limit no more file slices are read into memory, because a client
-that does not read must not fill memory.
+"""Gives the unsent bytes of a connection beyond which no more file slices are read into memory, because a client that
+does not read must not fill memory.
 """
 
 Chunk = bytes | bytearray | memoryview | FileSlice

@@ -49,8 +49,8 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections that may run in the next pass. After a pass that spent the whole
-        budget, it is the number of connections that this pass served. After any other pass it doubles, up to
+        """Gives the number of queued connections that may run in the next pass. If the last pass spent the whole
+        budget, this is the number of connections that the last pass served. Otherwise the number doubles, up to
         `_MOST_AT_ONCE`.
         """
         self._served = 0

@@ -108,7 +108,7 @@ class Api(NamedTuple):
     response: str
     """Names the class of the response."""
     first_decodable: int
-    """Is the lowest version that has a schema. Requests below it are answered UNSUPPORTED_VERSION."""
+    """Is the lowest version that has a schema. A request below it closes its connection."""
 
 
 def _api(

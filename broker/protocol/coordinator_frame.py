@@ -26,7 +26,8 @@ def encode_key(message: Message) -> bytes:
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Return `message` preceded by its version, as in the value of a coordinator's record or in a consumer's metadata.
+    """Return `message` preceded by its version, as in the value of a record of __consumer_offsets or in the metadata
+    that a consumer sends.
     """
     return _INT16.pack(version) + message.encode(version)
 
