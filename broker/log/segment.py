@@ -33,7 +33,7 @@ NEVER = 2**63 - 1
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Return Kafka's name of a file with this base offset."""
+    """Return the name of a segment's file as in Kafka: the base offset in 20 digits, then `suffix`."""
     return f"{offset:020d}{suffix}"
 
 
@@ -181,7 +181,7 @@ class Segment:
         self.stops = array("q", [self.size])
 
     def unsynced(self, *, indexes: bool) -> list[File]:
-        """Return the files to fsync so that the batches are durable, and with `indexes` the indexes, too."""
+        """Return the files whose fsync makes the batches durable. With `indexes`, the index files are among them."""
         files = [self.file]
         if indexes:
             files += [entries.file for entries in (self.index, self.time_index)]

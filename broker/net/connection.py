@@ -48,7 +48,7 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 
 
 class ParkedRequest(Protocol):
-    """Represents a request that waits for something before it is answered."""
+    """Represents a request that waits, for new records for example. It is dropped if its connection ends."""
 
     def abandon(self) -> None:
         """Stop waiting, because the connection has ended. Do nothing if the request was answered."""

@@ -153,8 +153,8 @@ _ANSWER: ContextVar[ResponseTask | None] = ContextVar("answer", default=None)
 
 
 async def give_way() -> None:
-    """Let other tasks run. A task that builds a response in pieces calls this between two pieces, but never while it
-    holds a lock.
+    """Let other tasks run. A task that builds a response in pieces calls this between two pieces. It must not hold a
+    lock then, because it may have to queue for the time budget of clients.
     """
     answer = _ANSWER.get()
     if answer is None:

@@ -126,7 +126,7 @@ class ReceiveMemoryLimit:
 
 
 class FrameReader:
-    """Receives the frames of one link."""
+    """Splits the bytes that one link receives into frames, and keeps them in one buffer."""
 
     def __init__(
         self,

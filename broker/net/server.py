@@ -80,7 +80,7 @@ class Route:
 
 
 class Server:
-    """Serves every listener of a broker."""
+    """Accepts connections on the listeners of a broker, and gives each request to the handler of its API."""
 
     def __init__(self, env: Env, config: BrokerConfig, woken: WakeableSet, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
@@ -117,7 +117,9 @@ class Server:
         """Maps the name of each listener to its open port."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Serve `for_clients` on all listeners, and `for_nodes` on those of nodes. Call this before any `listen`."""
+        """Serve the routes `for_clients` on all listeners, `for_nodes` only between nodes. Call this before any
+        `listen`.
+        """
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:

@@ -167,7 +167,9 @@ def cut_short(message: str) -> str:
 
 
 def name_of(code: int) -> str:
-    """Return the name of a code, or "UNKNOWN_CODE_<n>" for a code that this table lacks (of a newer peer)."""
+    """Return the name of a code, or "UNKNOWN_CODE_<n>" for a code that `ErrorCode` lacks (of a newer peer, for
+    example).
+    """
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -292,7 +292,9 @@ class WriterEmitter(FunctionEmitter):
     """Emits a function `_write_...(o, w)`, which passes the pieces of the encoded structure to `w`."""
 
     def emit(self) -> None:
-        """Emit the checks for fields that the version lacks, then the fields in their order, then the tagged fields."""
+        """Emit the whole function. It raises an error if a field that this version lacks has a value other than its
+        default, unless the field is ignorable. It writes the version's fields in their order, then the tagged fields.
+        """
         out = self.out
         out()
         name = self.parent.function("write", self.struct.name, self.version)

@@ -47,7 +47,7 @@ def literal(value: object) -> str:
 
 
 def needs_fresh_default(field: FieldModel) -> bool:
-    """Return whether each object needs a default of its own."""
+    """Return whether the field's default is a list or a structure, so that each object needs one of its own."""
     return field.default == () or field.default is ...
 
 

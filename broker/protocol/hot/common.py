@@ -73,7 +73,9 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
 
 
 def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Encode a section of tagged fields with one field, tag 0: the endpoints of the named leaders (KIP-951)."""
+    """Encode a section of tagged fields with one field, tag 0: the endpoints of the leaders that the response names
+    (KIP-951).
+    """
     out = [UVARINT[len(endpoints) + 1]]
     for node_id, host, port, rack in endpoints:
         out += (_p_i(node_id), compact_string(host), _p_i(port), compact_nullable_string(rack), b"\0")

@@ -53,7 +53,7 @@ _REPLICA_STATE: Final = Struct(">iqB")
 
 
 def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
-    """Read a Fetch request, versions 4 to 18, from byte `at` to the end of `view`."""
+    """Read a Fetch request, versions 4 to 18, from byte `at` to the end of `view`. Raises MalformedFrame."""
     try:
         if version >= 12:
             found, at = _fetch_flexible(view, at, version)

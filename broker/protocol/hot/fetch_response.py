@@ -152,7 +152,9 @@ def _fetched_classic(
 
 
 def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
-    """Read a Fetch response, versions 4 to 18, from byte `at` to the end of `view`. Records are slices of `view`."""
+    """Read a Fetch response, versions 4 to 18, from byte `at` to the end of `view`. Records are slices of `view`.
+    Raises MalformedFrame.
+    """
     try:
         if version >= 12:
             found, at = _fetch_response_flexible(view, at, version)

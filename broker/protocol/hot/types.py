@@ -86,7 +86,9 @@ class FetchResponsePartition(NamedTuple):
     be any object that has their size in bytes as `length: int`, such as a file slice.
     """
     diverging: tuple[int, int] | None = None
-    """Gives (epoch, end offset) at which the reader must truncate its log (KIP-595), or None."""
+    """Gives (epoch, end offset) in the leader's log by which the reader must truncate its own log (KIP-595). It is None
+    if the logs agree.
+    """
     current_leader: tuple[int, int] | None = None
     """Gives (broker id, leader epoch) of the partition's leader. None leaves the field out of the response."""
     snapshot_id: tuple[int, int] | None = None
