@@ -117,9 +117,7 @@ class Server:
         """Maps the name of each listener to its open port."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Serve the routes `for_clients` on all listeners, `for_nodes` only between nodes. Call this before any
-        `listen`.
-        """
+        """Serve the APIs `for_clients` on all listeners, `for_nodes` only between nodes. Call this before `listen`."""
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:

@@ -167,8 +167,7 @@ def cut_short(message: str) -> str:
 
 
 def name_of(code: int) -> str:
-    """Return the name of a code, or "UNKNOWN_CODE_<n>" for a code that `ErrorCode` lacks (of a newer peer, for
-    example).
+    """Return the name of a code, or "UNKNOWN_CODE_<n>" for one that `ErrorCode` lacks (of a newer peer, for example).
     """
     try:
         return ErrorCode(code).name
