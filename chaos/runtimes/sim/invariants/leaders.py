@@ -146,7 +146,9 @@ class FetchHistory:
         return before is not proposal
 
     def of(self, broker_id: int) -> FollowerFetches:
-        """Return the fetches of a follower."""
+        """Return a follower's last fetch, and the time at which it was last caught up. A follower that is not recorded
+        yet counts as never caught up.
+        """
         return self._followers.setdefault(broker_id, FollowerFetches(NEVER_MS))
 
     def fetched(self, broker_id: int, offset: int, leader_end: int, now_ms: int) -> None:

@@ -194,8 +194,8 @@ def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumVie
 
 
 GIVES_UP = 1.2
-"""Is the largest permitted `NodeQuorumView.deserted` of a leader. A leader must resign at 1.0; the rest is tolerance,
-because its timers are not exact.
+"""Limits for how long a quorum leader may lead while no majority fetches from it: 1.2 times the time after which it
+must resign. The excess of 0.2 is tolerance, because its timers are not exact.
 """
 
 

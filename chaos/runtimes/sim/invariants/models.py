@@ -44,9 +44,11 @@ class ReplicaSnapshot(NamedTuple):
     """Is the log's start offset."""
     hw: int
     leo: int
-    """Is the log end offset of the replication state machine."""
+    """Is the end of the records that followers may fetch and that may be committed. It is lower than `log_end` while
+    appended records wait for a flush.
+    """
     log_end: int
-    """Is the log end offset of the log itself."""
+    """Is the end of all records in the log, including those that wait for a flush."""
     lso: int
     """Is the last stable offset: read_committed readers stop there."""
     generation: int
@@ -73,7 +75,9 @@ class BelievedFollowerEnds(NamedTuple):
 
 
 class ServedRecord(NamedTuple):
-    """Describes a record that a reader received: its offset, a number that identifies its value, and a leader epoch."""
+    """Describes a record that a reader received: its offset, a number that identifies its value, and the leader epoch
+    in which it was sent.
+    """
 
     offset: int
     value: int

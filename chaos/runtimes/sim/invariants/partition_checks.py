@@ -42,7 +42,9 @@ class PartitionChecks:
         self._of_read = entered(CheckTrigger.READ)
 
     def wrote(self, known: PartitionModel, view: ReplicaSnapshot, batches: Iterable[BatchInLog]) -> None:
-        """Check batches that have appeared in a log."""
+        """Check new batches of a log. No two logs may have different batches at the same offset and leader epoch, and
+        the replica's epoch cache must have the batch's epoch.
+        """
         written = known.written
         for now in batches:
             place = now.batch.base, now.batch.epoch
@@ -126,7 +128,9 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def decided(self, known: PartitionModel, now: PartitionImage) -> None:
-        """Check a newer decision of the control plane about a partition."""
+        """Check a partition's newest leader, ISR and epochs, as the control plane has decided them. May remove
+        committed batches from the model, if a newly elected leader lacks them.
+        """
         before, known.truth = known.truth, now
         known.ledger.compare(known.copies.values())
         for each in self._of_decision:
@@ -237,7 +241,9 @@ class PartitionChecks:
             known.lost[node] = LostTail(upto, known.cluster.broker_epoch(node))
 
     def acknowledged(self, known: PartitionModel, ack: Ack) -> None:
-        """Check records that were acknowledged to a client."""
+        """Check that an acknowledged record is committed, replicated and durable as the configuration promises, and
+        that it is the record that was sent.
+        """
         for each in () if known.deleted else self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:

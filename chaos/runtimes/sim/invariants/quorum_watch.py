@@ -135,7 +135,9 @@ class QuorumWatch:
                 self._report(check, wrong, node, None, {})
 
     def _update_durable_ends(self) -> None:
-        """Update the durable end of each log."""
+        """Store the end offset that each node's metadata log would have after a power loss now. Nodes whose disks were
+        damaged, or lose synced data, are left out.
+        """
         ends = {node: durable_end(log, disk) for node, (log, disk) in self._logs.items()}
         self.known.durable = {node: end for node, end in {**ends, **self._left}.items() if node not in self.damaged}
 

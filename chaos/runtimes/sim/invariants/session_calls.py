@@ -53,7 +53,7 @@ class FetchSessionObserver:
         """Holds the partitions that the response being built leaves out."""
 
     def wrappers(self) -> list[FunctionWrapper]:
-        """Return the functions to wrap, for `wrapping.wrapped`."""
+        """Return the broker functions that handle fetch sessions, each with the decorator that observes its calls."""
         return [
             (FetchApi, "_serve", self._requested),
             (FetchSessions, "open", self._opened),

@@ -170,8 +170,9 @@ class CheckTrigger(StrEnum):
     OMITTED = "omitted"
     """Means that a response of a fetch session leaves out a partition: check(found: OmittedPartition)."""
     NAMED = "named"
-    """Means that a follower sends a Fetch request in a fetch session: check(found: NamedPositions), with its present
-    positions and those that the session's requests have named.
+    """Means that a follower sends a Fetch request in a fetch session: check(found: NamedPositions). `found` has the
+    positions (offsets and epochs) that the follower wants to send, and those that the session's requests, including
+    this one, have sent.
     """
     SETTINGS = "settings"
     """Means that the time has come for the periodic check of a replica's settings: check(found: SettingsInForce)."""
@@ -187,8 +188,8 @@ class CheckTrigger(StrEnum):
     REMOVED = "removed"
     """Means that a group coordinator removes a member because time has passed: check(found: MemberRemoval)."""
     ORDER = "order"
-    """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
-    with the request that took effect last.
+    """Means that a request (`now`) took effect after a request (`last`) that was sent later on the same connection:
+    check(now: RequestEffect, last: RequestEffect).
     """
     FINAL = "final"
     """Means that the cluster has converged: check(known: PartitionModel)."""
@@ -208,7 +209,9 @@ class Invariant:
 INVARIANTS: dict[str, Invariant] = {}
 """Maps the name of each invariant to the invariant."""
 _entered: dict[tuple[CheckTrigger, ...], tuple[int, tuple[Invariant, ...]]] = {}
-"""Caches the results of `entered`, with the number of invariants that the table had then."""
+"""Caches the invariants that have any of some triggers. Each entry also holds the number of all invariants when it was
+made. Once there are more invariants, the entry is outdated.
+"""
 
 
 def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -27,7 +27,9 @@ class TopicGuarantees:
     may diverge.
     """
     without_controller: bool = False
-    """Is True with elections without a controller: an epoch may have two leaders."""
+    """Is True if partition leaders are elected without a controller, so an epoch may have two leaders. No setting of
+    Squall's broker causes this.
+    """
 
     def effective_min_isr(self, replicas: int) -> int:
         """Return the min ISR, at most the number of replicas."""

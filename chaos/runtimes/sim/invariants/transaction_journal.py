@@ -69,7 +69,8 @@ class TransactionJournal:
     __slots__ = ("_decoded", "entries", "news", "steps", "changed_ids")
 
     def __init__(self, decoded: Decoded | None = None) -> None:
-        """Start empty. `decoded`: the decoded batches that all journals of one partition share."""
+        """Start empty. `decoded`: a cache of decoded batches, which the replays of all replicas of one partition share.
+        """
         self._decoded: Decoded = {} if decoded is None else decoded
         self.begin()
 

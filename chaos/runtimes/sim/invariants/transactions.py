@@ -1,4 +1,5 @@
-"""Defines the invariants of transactions: in one log, in the coordinators' shards, and between both."""
+"""Defines the invariants of transactions: in one log, in the state of coordinators, and between logs and coordinators.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,9 @@ def aborted_are_listed(answer: ReadCommittedAnswer) -> str | None:
 
 
 class OverdueTransactionTracker:
-    """Records since when each open transaction of one coordinator's shard has been observed past its time-out."""
+    """Records since when each open transaction of one partition of __transaction_state has been observed past its
+    time-out.
+    """
 
     __slots__ = ("_since",)
 

@@ -30,7 +30,8 @@ NEVER_FORGOTTEN_MS: Final = 86_400_000
 
 
 def journal_of(known: PartitionModel) -> AnyJournal:
-    """Return an empty journal for one more replica of a partition of a coordinators' log; None for any other partition.
+    """Return an empty replay for one more replica of this partition: of transactional ids for __transaction_state, of
+    groups for __consumer_offsets. Return None for any other topic.
     """
     if known.topic == GROUPS_LOG:
         return GroupJournal()
@@ -54,7 +55,9 @@ class TransactionWatch:
         time-out.
         """
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
-        """Maps (producer id, epoch) to the committed decisions for it."""
+        """Maps (producer id, epoch) to the decisions to commit or abort its transactions. It has only decisions whose
+        records are committed in __transaction_state.
+        """
         self._owners: dict[int, str] = {}
         """Maps a producer id to the transactional id that has it in the committed records of __transaction_state."""
         self._taken: dict[PartitionModel, int] = {}
@@ -63,7 +66,9 @@ class TransactionWatch:
         """Holds the completion records that were checked, by partition, base offset and checksum of their batch."""
         self._coordinators: dict[PartitionModel, None] = {}
         self._news: dict[tuple[int, PartitionModel], LogCopy] = {}
-        """Holds the logs that have changed in this event."""
+        """Maps (node, partition) to the log's copy, for logs that have changed in this event. `settle` checks their new
+        markers and new records on transactional ids.
+        """
 
     # ---------------------------------------------------------------------------------------------------- one log
 
@@ -115,9 +120,9 @@ class TransactionWatch:
     def coordinator(
         self, node: int, known: PartitionModel, journal: TransactionJournal, machine: Any, *, whole: bool
     ) -> None:
-        """Check a serving coordinator against its log: all transactional ids if the shard was loaded just now
-        (`whole`), otherwise the ids with new records. `journal`: the state by the log's records. `machine`: the shard's
-        own state.
+        """Check the state that a serving coordinator has in memory (`machine`) against a replay of its log (`journal`).
+        If the coordinator was loaded just now (`whole`), all transactional ids are compared, otherwise those with new
+        records.
         """
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.changed_ids
         if names:
@@ -130,9 +135,10 @@ class TransactionWatch:
         journal.changed_ids = {}
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
-        """Check the open transactions of a serving shard for time-outs. `hosted`: the shard; not used here, but by
-        `GroupWatch.look`. `able`: the node has been running and able to write since the last check, so the coordinator
-        could end transactions.
+        """Check whether a serving coordinator has left transactions open beyond their time-outs. `able`: since the last
+        check the node ran and could write, so the coordinator could end transactions. If not, the time for which each
+        has been overdue is counted anew. `hosted` is not used: only `GroupWatch.look`, which has the same parameters,
+        needs it.
         """
         times = self._times.setdefault((seen.id, known), OverdueTransactionTracker())
         copy = known.copies.get(seen.id)

@@ -16,7 +16,7 @@ class InvariantViolation:
     """Is the invariant's name in `INVARIANTS`."""
     message: str
     t: float
-    """Is the time, in virtual seconds."""
+    """Is the virtual time, in seconds, at which the violation was found."""
     node: int | None
     topic: str | None
     partition: int | None
@@ -31,8 +31,8 @@ class InvariantViolation:
         return self.at(self.t)
 
     def at(self, seconds: float) -> str:
-        """Describe the violation in a line that begins with `seconds`: `t`, or the same moment counted from another
-        start, for example from the beginning of the load.
+        """Describe the violation in a line that begins with its time, `seconds`. The caller chooses from which moment
+        that time counts, for example from the beginning of the load.
         """
         place = "" if self.topic is None else f" {self.topic}-{self.partition}"
         who = "" if self.node is None else f" node {self.node}"

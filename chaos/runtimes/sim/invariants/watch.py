@@ -55,10 +55,10 @@ WHOLE_EVERY = 64
 LOOK_S = 1.0
 """Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is how many times a quorum leader is checked before it must resign because no majority fetches from it."""
+"""Is how many checks of a quorum leader fit into the time after which it must resign if no majority fetches from it."""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
-"""Maps the type of a journal to the internal topic whose records it follows."""
+"""Maps the class that replays a coordinator's log to the internal topic of such logs."""
 
 
 class VirtualClock(Protocol):
@@ -227,7 +227,7 @@ class InvariantChecker:
             self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
     def _coordinators_loaded(self, seen: WatchedNode) -> None:
-        """Compare each coordinator's shard that has begun to serve with a replay of its whole log."""
+        """Compare the state of each coordinator that has begun to serve with a replay of its whole log."""
         for replica in list(seen.loading):
             journal = replica.copy.journal
             shard = seen.shards[type(journal)].get(replica.known.partition)

@@ -65,10 +65,12 @@ class WatchedReplica:
         """
         self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
-        """Is the coordinator's shard that the node had for this replica at the last check."""
+        """Is the coordinator that the node ran at the last check for this replica of an internal topic; None if it ran
+        none.
+        """
 
     def numbers_now(self) -> tuple[Any, ...]:
-        """Return the present values of `numbers`."""
+        """Return the replica's present offsets, partition epoch, ISR and role, in the order of `numbers`."""
         # Each attribute by its name: `attrgetter` takes twice as long.
         state, log = self.state, self.log
         return (
@@ -85,7 +87,9 @@ class WatchedReplica:
         )
 
     def ends_now(self) -> tuple[int, ...]:
-        """Return the present values of `ends`."""
+        """Return the log ends that the replica, as leader, believes its followers to have now; empty if it does not
+        lead.
+        """
         if not self.state.is_leader:
             return ()
         return tuple([follower.log_end_offset for follower in self.state.followers.values()])
@@ -114,7 +118,7 @@ class WatchedNode:
     )
 
     def __init__(self, sim: inspection.InspectedNode, rank: int) -> None:
-        """Start without a state of the node. `rank`: its index among the nodes."""
+        """Start as if nothing of the node was seen yet. `rank`: its index among the nodes."""
         self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None
         self.incarnation = -1
@@ -122,17 +126,21 @@ class WatchedNode:
         self.replicas: list[WatchedReplica] = []
         self.places: dict[Place, WatchedReplica] = {}
         self.before = NOTHING_SEEN
-        """Holds the result of the last `glance`."""
+        """Holds the stamp of the node's state at the last check. If the present stamp differs, the node is checked
+        again.
+        """
         self.due = inf
         """Is the time at which a quorum leader is checked again, even if nothing has changed."""
         self.coordinators_due = -inf
         """Is the time at which the time-outs of the node's coordinators are checked again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
-        """Holds the node's coordinator shards as {journal type: {partition: shard}}. The key `TransactionJournal` has
-        the shards of __transaction_state, and `GroupJournal` those of __consumer_offsets.
+        """Holds the node's coordinators, by partition index: under the key `TransactionJournal` those of
+        __transaction_state, under `GroupJournal` those of __consumer_offsets.
         """
         self.loading: list[WatchedReplica] = []
-        """Lists the replicas whose shard is being loaded."""
+        """Lists the replicas of internal topics whose coordinators still load the log. Once such a coordinator serves,
+        its whole state is compared with a replay of the log.
+        """
 
     def now_runs(self, broker: Any) -> None:
         """Keep references to those objects of a started broker that are read after every event."""
@@ -189,12 +197,12 @@ class WatchedReplicas:
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
     def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
-        """Return two lists: the replicas whose `numbers` (offsets, epochs, ISR) have changed since the last call, and
-        the leaders whose `ends` (log ends that they believe their followers to have) have changed. Both are in the
-        order of nodes.
+        """Return two lists, each in the order of nodes: the replicas whose offsets, epochs, role or ISR (`numbers`)
+        have changed since the last call, and the leaders whose beliefs about their followers' log ends (`ends`) have
+        changed.
 
-        `anew`: nodes whose replicas are all compared. Of other nodes, only replicas that were written to are compared.
-        `alive`: the running nodes, whose replicas are all compared if writes are not recorded.
+        If writes are recorded, this compares the replicas of the nodes in `anew`, and all replicas that were written
+        to. If they are not recorded, it compares all replicas of the nodes in `alive`.
         """
         written = self._written
         if written is None:
