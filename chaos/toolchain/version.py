@@ -25,8 +25,8 @@ def installed_version(distribution: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return a map from name to version, in the order of printing. A version is empty if the program was not found
-    here.
+    """Return the versions of Squall and of the programs that runs depend on, such as Java and Kafka, by name, in the
+    order of printing. A version is empty if the program was not found on this machine.
     """
     return {
         "squall": __version__,
@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
 
 
 def version_text() -> str:
-    """Return the text of `squall --version`, one line for each version."""
+    """Return what `squall --version` prints: one line with name and version for Squall and for each program it uses."""
     found = versions()
     width = max(map(len, found))
     return "\n".join(f"{name:<{width}}  {each or 'not here'}" for name, each in found.items())
