@@ -23,7 +23,7 @@ from squall.checkers.metrics import ISOLATIONS
 from squall.checkers.plan_facts import PlanFacts
 
 ADDING = ("churn", "partitions")
-"""Lists the values of a fault's `how` that add partitions while the load runs."""
+"""Lists the values of the fault parameter `how` with which a fault adds partitions while the load runs."""
 DECLARED = ("topic", "index", "added")
 """Lists the fields of a partition that both run.json and the history have."""
 ALTERING = "topics"
@@ -72,8 +72,9 @@ def disagreements(
     faults: Sequence[RecordedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
-    """Return a sentence for each contradiction between the files of a run. The counts and partitions that run.json has
-    of the history are left to `edited`. `info` is the content of run.json, and `metrics` that of metrics.json.
+    """Return a sentence for each contradiction between the history, run.json (`info`), metrics.json (`metrics`), the
+    plan and the faults. Contradictions that `edited` finds are left out. If `plan` is None, nothing is compared with
+    the plan.
     """
     found = [*_landings(info, faults)]
     if history.problem is None:

@@ -42,7 +42,8 @@ class Analysis:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Return the content of metrics.json."""
+        """Return the content of metrics.json: counts of results, latencies, and the times in which nothing succeeded.
+        """
         return metrics.shape(self.measures, self.context)
 
     def write(self, folder: Path) -> None:

@@ -105,8 +105,8 @@ def client_in_words(client: str) -> str:
 
 
 def no_acknowledgement(case: VerdictInputs) -> str:
-    """Return a sentence if the workload's producers are not Squall's, and no send of theirs was acknowledged or
-    definitely failed; else an empty text.
+    """Return a sentence that says that no send of the workload was acknowledged or definitely failed. It is empty if
+    one was, or if a producer of the workload is Squall's.
     """
     load, reported = load_producers(case.processes), case.metrics.get("partitions")
     if not load or not reported or any(each.client == OWN for each in load):

@@ -16,7 +16,9 @@ from squall.checkers.nemesis_log import windows
 from squall.checkers.verdict_inputs import VerdictInputs
 
 FEW_TRIES = 5
-"""Is the least number of attempts that count: a client with fewer may have started late, or may have had bad luck."""
+"""Is the least number of attempts after which a client that got nothing is reported. After fewer, it may have started
+late or had bad luck.
+"""
 
 
 def missing_evidence(case: VerdictInputs) -> list[str]:
@@ -27,7 +29,7 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
 
 
 def stuck_ones(case: VerdictInputs) -> Iterator[str]:
-    """Yield a sentence that names each producer and transactional id which a finding says was stuck."""
+    """Yield a sentence for each finding that one producer or transactional id was stuck: its name, and for how long."""
     processes = {each.proc: each for each in case.processes}
     for each in case.findings or ():
         if each.evidence in stuck.OF_ONE.values() and each.proc in processes:
@@ -96,9 +98,9 @@ def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[Client
 def _never_assigned(
     case: VerdictInputs, group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]
 ) -> Iterator[str]:
-    """Yield a sentence for each member that never owned a partition, although more time without faults passed since its
-    begin than the plan's limit for a stuck consumer. `of_number` maps the number of each member to the processes that
-    ran it.
+    """Yield a sentence for each member of a group that never owned a partition, although it had more time without
+    faults than the plan's limit for a stuck consumer. `did` has the group's activity. `of_number` maps the number of
+    each member to the processes that ran it.
 
     Each assignor gives every member a partition as long as a topic has at least as many partitions as there are
     members. Members that are programs under test are left out: a program decides by itself which of its OS processes

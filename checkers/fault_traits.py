@@ -1,6 +1,5 @@
-"""Names the traits of faults, such as that a fault takes its nodes down. Checkers and reports decide by them.
-
-The nemesis writes the traits of each fault to nemesis.jsonl, so no checker has to know a fault's action by its name.
+"""Names the traits of faults, such as "takes down" if a fault's nodes are down. Checkers and reports treat a fault by
+its traits, so they need not know its action by name. The nemesis writes the traits of each fault to nemesis.jsonl.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 
 @dataclass(frozen=True, slots=True)
 class PermissionCellName:
-    """Names a cell of the guarantee matrix, or a promise: its row, the faults that it covers, and where it is written.
-    """
+    """Refers to a cell of the guarantee matrix; or to a promise, and then `row` is its name, such as "transactions"."""
 
     row: str
     under: str
@@ -107,8 +106,8 @@ class PermissionCellName:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeRow:
-    """Describes one row of the guarantee matrix: a kind of configuration and its cells. The cell `always` holds without
-    faults, and under the classes P, N and C (faults of processes, network and clocks).
+    """Describes one row of the guarantee matrix: a kind of configuration, and for each class of faults a cell that
+    lists what is permitted. `always` applies without faults, and to faults of processes, network and clocks.
     """
 
     name: str
@@ -120,9 +119,7 @@ class GuaranteeRow:
     dm: PermissionCell
 
     def cells(self, classes: Iterable[FaultClass]) -> list[tuple[PermissionCellName, PermissionCell]]:
-        """Return the cells that apply under these classes of faults, each once, with their names. The cell of the worst
-        faults comes last.
-        """
+        """Return (name, cell) of the row's cells that apply under these fault classes; the worst class comes last."""
         by_class = {
             FaultClass.W1: self.w1,
             FaultClass.WM: self.wm,
@@ -139,8 +136,8 @@ class GuaranteeRow:
 
 @dataclass(frozen=True, slots=True)
 class PermittedAnomalies:
-    """Lists the anomalies that the guarantees permit to one client process in a run, with their reasons, and the cell
-    that forbids the rest.
+    """Lists the anomalies that the guarantees permit to one client process in a run, each with its reasons and with the
+    cell of the guarantee matrix that permits it.
     """
 
     row: str
@@ -149,25 +146,26 @@ class PermittedAnomalies:
     sources: tuple[str, ...]
     classes: tuple[str, ...] = ()
     cells: Mapping[str, PermissionCellName] = field(default_factory=dict)
-    """Maps each permitted anomaly to the cell that permits it."""
+    """Maps each permitted anomaly to the first cell of the guarantee matrix that permits it."""
     ways: Mapping[str, tuple[tuple[str, PermissionCellName], ...]] = field(default_factory=dict)
-    """Maps each permitted anomaly to all (reason, cell) that permit it; `permitted` and `cells` have only the first. A
-    reason applies only if its mechanism happened (`reasons.mechanism_of`).
+    """Maps each permitted anomaly to all (reason, cell of the matrix) that permit it; `permitted` and `cells` have only
+    the first. A reason applies only if its mechanism happened (`reasons.mechanism_of`).
     """
     forbids: PermissionCellName | None = None
-    """Is the cell that forbids a loss, for the worst class of faults in the run; None if it is not known."""
+    """Is the cell of the guarantee matrix that forbids a loss under the run's worst faults; None if it is not known."""
     order: str = IDEMPOTENCE
     """Is the setting that guarantees the order of a producer's records, a key of `promises.ORDER`."""
 
     def cell_of(self, anomaly: str, evidence: str) -> PermissionCellName | None:
-        """Return the cell that permits a finding; if none does, the promise that it breaks or the cell that forbids it.
+        """Return the cell of the guarantee matrix that permits a finding. If none does, return the promise that the
+        finding breaks; for a loss, return the cell that forbids it.
         """
         permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
         return permits or self._promise(anomaly)
 
     def _promise(self, anomaly: str) -> PermissionCellName | None:
-        """Return the promise that an anomaly breaks (`promises.broken_by`). For a loss, or if the run permits no
-        anomaly at all, return the cell that forbids it.
+        """Return the promise that an anomaly breaks (`promises.broken_by`). Return `forbids` for a loss, and for every
+        anomaly if the run is held to "safe" (EXPECTATIONS).
         """
         if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
             return self.forbids
@@ -175,8 +173,8 @@ class PermittedAnomalies:
         return PermissionCellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, PermissionCellName], ...]:
-        """Return each (reason, cell) that permits the anomaly with this evidence; those for just this evidence come
-        first. A reason applies only if its mechanism happened.
+        """Return each (reason, cell of the matrix) that permits an anomaly with this evidence. Pairs for this evidence
+        alone come before those for any evidence. A reason applies only if its mechanism happened.
         """
         of_evidence = self.ways.get(f"{anomaly}/{evidence}", ()) if evidence else ()
         return (*of_evidence, *self.ways.get(anomaly, ()))
@@ -187,14 +185,14 @@ def _shadow(*names: str) -> dict[str, str]:
 
 
 ACKED_ONLY = dict.fromkeys(("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks"), reasons.REPLACED)
-"""Permits the consequences of losing records that were acknowledged but never readable."""
+"""Maps each consequence of losing records that were acknowledged but never readable to the reason that permits it."""
 COMMITTED = {
     **ACKED_ONLY,
     **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
     **_shadow("offset-regression/high watermark", "offset-regression/last stable offset"),
     **_shadow("thrown-back/log truncated", "thrown-back/offset out of range"),
 }
-"""Permits the consequences of losing records that readers got."""
+"""Maps each consequence of losing records that readers got to the reason that permits it."""
 
 
 def _loses(
@@ -409,7 +407,8 @@ def guarantee_for(
 ) -> PermittedAnomalies:
     """Return the anomalies permitted to a client process with this configuration in a run with these classes of faults.
 
-    Raises ValueError for a class that does not exist, or if `expect` is not one of EXPECTATIONS.
+    `expect` may be "safe" to permit no anomaly, or "loss" to permit losses too (EXPECTATIONS). Raises ValueError if it
+    has another value than those of EXPECTATIONS, or if a class does not exist.
     """
     if expect not in EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(EXPECTATIONS)}")
@@ -491,7 +490,7 @@ def union_of(guarantees: Iterable[PermittedAnomalies]) -> PermittedAnomalies:
 
 
 def check_matrix() -> None:
-    """Raise AssertionError if a permitted name is not in the catalogue, or has no source or mechanism."""
+    """Raise AssertionError if a cell has no source, an unknown anomaly, or a reason without a mechanism."""
     for row in (*BASE, *ADDED, LOSS_EXPECTED):
         for cell in (row.always, row.w1, row.wm, row.d, row.dm):
             assert cell.source, row.name

@@ -129,7 +129,7 @@ class AnomalyCheck:
     """Describes which anomalies one module looks for, and its finder."""
 
     module: str
-    """Is the module's `__name__`."""
+    """Is the `__name__` of the module that defines this check."""
     anomalies: tuple[AnomalyDefinition, ...]
     find: AnomalyFinder | None = None
     """Finds the anomalies in a history; None if something other than a history shows them."""

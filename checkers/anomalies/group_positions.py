@@ -70,8 +70,9 @@ class GroupPositions:
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:
-        """Return whether the position's commit was part of a transaction that could not have committed by `t` ns,
-        because its client had not requested that. False outside of transactions.
+        """Return whether the offset commit was part of a transaction that cannot have been committed by `t` ns: its
+        client had not requested that it be committed by then, or the request failed. False for a commit outside of
+        transactions.
         """
         if commit.txn < 0:
             return False

@@ -124,7 +124,7 @@ class EvidenceCounts(NamedTuple):
     """
 
     read_inside: int = 0
-    """Counts records that polls at read_committed returned inside transactions."""
+    """Counts records returned by read_committed polls that were part of a transaction."""
     holds: int = 0
     """Counts the rows of the table `holds`: one for each assignment of a partition to a member that did not own it yet.
     """
@@ -319,8 +319,9 @@ def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupAc
 
 
 def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
-    """Return a sentence if members of groups wrote too few outputs for the acknowledged inputs (one for each, if all
-    goes well); empty if there are enough. `acked` counts acknowledged records by the name of their partition.
+    """Return a sentence that says that group members wrote too few outputs: less than MIN_OUTPUTS_PER_INPUT for each
+    acknowledged input. It is empty if there are enough. `acked` counts acknowledged records by the name of their
+    partition.
     """
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < MIN_OUTPUTS_PER_INPUT * inputs
@@ -334,7 +335,7 @@ SHOWN_BY_HISTORY: tuple[str, ...] = tuple(
 SHOWN_BY_RUN: tuple[str, ...] = tuple(
     anomaly.name for check in (not_converged.CHECK, stuck.CHECK) for anomaly in check.anomalies
 )
-"""Names the anomalies that run.json shows."""
+"""Names the anomalies whose evidence is in run.json. If that file was changed later, these anomalies are not proven."""
 
 
 def find_all(history: History) -> list[Witness]:

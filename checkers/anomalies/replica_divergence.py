@@ -122,7 +122,7 @@ class RequiredReplicaComparison:
     """Describes the comparison that a run needs: the run, its partitions, and their number of replicas."""
 
     run: str
-    """Is the run's name in the history."""
+    """Is the run's name in the header of its history. A comparison that names another run does not count."""
     partitions: Sequence[ObservedPartition]
     replicas: int
     """Is the number of replicas of each partition. A single replica is compared with nothing."""

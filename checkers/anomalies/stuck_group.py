@@ -10,9 +10,9 @@ from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 from squall.checkers.history.values import AFTER_HEALING
 
 SESSIONS, REBALANCES = 10, 2
-"""Give the limit: ten session time-outs, or twice the sum of the session time-out and the longest time between polls,
-if that is longer. A coordinator notices a dead member after one session time-out, and a rebalance waits once for its
-members, at most for their longest time between polls.
+"""Define the time limit for a group without progress: ten session time-outs, or twice the sum of the session time-out
+and the longest time between polls, if that is longer. A coordinator notices a dead member after one session time-out,
+and a rebalance waits once for its members, at most for their longest time between polls.
 """
 
 ANOMALIES = (

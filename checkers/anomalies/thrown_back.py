@@ -24,7 +24,7 @@ ANOMALIES = (
 )
 
 EVIDENCE = ("log truncated", "offset out of range")
-"""Gives the evidence for each `InvalidatedPosition.kind`."""
+"""Names the errors by which a reader learns that its position is invalid. `InvalidatedPosition.kind` is the index."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:

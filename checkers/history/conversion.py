@@ -41,7 +41,7 @@ class ConversionResult:
     names: list[str]
     problems: list[HistoryProblem] = field(default_factory=list)
     read_inside: int = 0
-    """Counts records that polls at read_committed returned inside transactions."""
+    """Counts records returned by read_committed polls that were part of a transaction."""
     ends: bool = True
     """Is True if the history's header promises a last line that counts the other lines. Such a history was cut if it
     lacks that line.
@@ -80,15 +80,17 @@ class ConversionResult:
     declared: int = 0
     """Is the CRC-32 of the history's lines that declare partitions and topic settings."""
     skew_ms: int = 0
-    """Is by how many ms brokers' clocks may have been off (`nemesis_log.skew_ms`): what retention could have removed
-    depends on it.
+    """Is the largest error, in ms, that brokers' clocks may have had (`nemesis_log.skew_ms`). The records that
+    retention could have removed depend on it.
     """
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Maps the name of each group to its `group_activity.GroupActivity` as a dict; empty also if an early version
     converted the history.
     """
     layout: int = 0
-    """Is the LAYOUT of the tables; 0 if an early version made them."""
+    """Is the version of the tables' layout: the value that LAYOUT had at the conversion; 0 if an early version made
+    them.
+    """
 
 
 def convert(run_dir: Path) -> ConversionResult:
@@ -236,8 +238,8 @@ def _convert_history(
     """Write the large tables of a history to Parquet files in `folder`. Return the rest of the history, and the number
     of rows of each large table.
 
-    `apart` has the [begin, end] in ns in which faults kept brokers apart. `skew_ms` is by how many ms brokers' clocks
-    may have been off.
+    `apart` has the [begin, end] in ns in which faults kept brokers apart. `skew_ms` is the largest error that brokers'
+    clocks may have had.
     """
     from squall.checkers.history.parquet import TableWriter
 

@@ -396,7 +396,7 @@ class History:
     reader's previous one, and a stretch of offsets without a record (EMPTY_POLL).
     """
     read_inside: int = 0
-    """Counts records that polls at read_committed returned inside transactions."""
+    """Counts records returned by read_committed polls that were part of a transaction."""
     owned: set[int] = field(default_factory=set)
     """Holds the partitions that a member of a group ever owned."""
     owners: set[int] = field(default_factory=set)
