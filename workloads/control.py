@@ -47,7 +47,7 @@ class ZombieRun:
     """Holds the result of each send and end of the woken zombie: `ok` or the error."""
     woken: bool = False
     over: bool = False
-    """Is True once the zombie has done everything and ended."""
+    """Is True once the zombie's process has ended."""
 
     def tries(self, *, end: bool = False) -> None:
         """Count a send of the zombie, or a request to end its transaction if `end`."""
@@ -141,8 +141,8 @@ class ClientHandle:
         return self._scope is not None
 
     def crash(self, holder: int) -> int | None:
-        """Crash the client's process, which gets no successor until `replace`. Return the process id, or None if the
-        client has no process just now.
+        """Crash the client's process for the fault `holder`. No successor begins until `replace`. Return the process
+        id, or None if the client has no process just now.
         """
         if self._scope is None:
             return None
@@ -152,13 +152,15 @@ class ClientHandle:
         return self.processes[-1]
 
     def replace(self, holder: int) -> None:
-        """Allow a successor of the crashed process."""
+        """End the crash by the fault `holder`. A successor of the process begins if no other fault keeps the client
+        crashed.
+        """
         self._down.discard(holder)
         self._wake_waiters()
 
     def make_zombie(self, holder: int) -> ZombieRun:
-        """Request a zombie: the client's next process pauses inside a transaction until `wake`, while a successor takes
-        over its transactional id.
+        """Request a zombie for the fault `holder`: the client's next process pauses inside a transaction until `wake`,
+        while a successor takes over its transactional id.
         """
         found = self._zombie_runs[holder] = ZombieRun()
         self.notify()
@@ -173,12 +175,16 @@ class ClientHandle:
         self._wake_waiters()
 
     def start_duplicate(self, holder: int) -> DuplicateMember:
-        """Request a second process with the client's instance id; it stays until `stop_duplicate`."""
+        """Request a duplicate for the fault `holder`: a second process with the client's group.instance.id, which runs
+        until `stop_duplicate`.
+        """
         found = self._duplicates[holder] = DuplicateMember()
         return found
 
     def stop_duplicate(self, holder: int) -> None:
-        """Ask the second process to leave. If the second process has not begun yet, it never will."""
+        """Cancel the duplicate of the fault `holder`: a running duplicate ends soon, and a duplicate that has not begun
+        never will.
+        """
         double = self._duplicates.pop(holder, None)
         if double is not None:
             double.stop_requested.set()
@@ -250,7 +256,9 @@ class ClientHandle:
             self._lives -= 1
 
     def over(self, scope: trio.CancelScope) -> None:
-        """Note that the process with this cancel scope sends nothing any more, so that it cannot crash."""
+        """Note that the process with this cancel scope sends nothing any more. From then on `crash` leaves the process
+        alone.
+        """
         if self._scope is scope:
             self._scope = None
 

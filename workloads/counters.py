@@ -10,7 +10,9 @@ NAMES = ("sent", "acked", "failed", "info", "read")
 
 
 class OperationRates(NamedTuple):
-    """Holds rates per second, measured since the previous call of `LoadCounters.rates`."""
+    """Holds the rates of a load in records per second: sent, with each outcome (acked, failed, info), and read. They
+    cover the time since the previous call of `LoadCounters.rates`.
+    """
 
     sent: float
     acked: float
@@ -74,7 +76,9 @@ class LoadCounters:
         self.latencies.take(now - handed_over)
 
     def rates(self, now: float) -> OperationRates:
-        """Return the rates per second since the last call; zeros at the first call. `now` is env.mono()."""
+        """Return how many records per second were sent, got each outcome and were read since the last call; zeros at
+        the first call. `now` is the present time by env.mono().
+        """
         counts = tuple(getattr(self, name) for name in NAMES)
         then, before = self._before if self._before is not None else (now, counts)
         self._before = (now, counts)

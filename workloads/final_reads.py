@@ -45,7 +45,9 @@ class UnreadPartition:
 
 @dataclass(slots=True)
 class FinalReadResult:
-    """Holds the result of one fresh reader."""
+    """Holds the result of one reader that read all partitions after the run. There is one such reader for each round
+    and isolation level.
+    """
 
     process: int
     round: int
@@ -61,8 +63,8 @@ class FinalReadResult:
     besides the partitions whose read ended with an error.
     """
     idle_s: float = 0.0
-    """Gives the seconds from the reader's last progress to the end of its time; 0 if `waiting` is empty. Progress is a
-    record of any partition, or the start of reading another partition.
+    """Gives the seconds from the reader's last progress to the end of its time; 0 if its time did not run out. Progress
+    is a record of any partition, or the start of reading another partition.
     """
     missing: dict[Place, UnreadPartition] = field(default_factory=dict)
 

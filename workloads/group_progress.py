@@ -77,7 +77,9 @@ class GroupProgress:
     """
 
     def begins(self, process: int) -> None:
-        """Note that a process of a member begins."""
+        """Note that a member's process begins. The id of the first such process becomes the id of the whole group
+        (`process`).
+        """
         if self.process < 0:
             self.process = process
             if not self.reports:

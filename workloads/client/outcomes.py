@@ -23,7 +23,9 @@ class OperationStatus(IntEnum):
 
 
 class Outcome(NamedTuple):
-    """Holds the outcome of one record."""
+    """Reports how the send of one record ended: whether the record was appended, its offset and timestamp, or the
+    error.
+    """
 
     status: OperationStatus
     offset: int

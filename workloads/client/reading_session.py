@@ -94,7 +94,9 @@ class ClientFetchSession:
         return False
 
     def record(self, place: Place, bounds: OffsetBounds | None) -> None:
-        """Record the offsets that a response reported for a partition; None means an error."""
+        """Remember the offsets that a response reported for a partition, for later responses that omit the partition.
+        Forget them if `bounds` is None, because the response had an error for the partition.
+        """
         if bounds is None:
             self._reported.pop(place, None)
         # Without a session no response omits a partition, so nothing is looked up later.

@@ -85,7 +85,9 @@ class ProducerSettings:
     request at a time is sent until one is acknowledged.
     """
     transactional_id: str = ""
-    """Makes records parts of transactions. The producer then uses the producer id and epoch passed to `identify`."""
+    """Holds the transactional.id; empty for a producer without transactions. If it is set, `identify` gives the
+    producer its producer id and epoch.
+    """
 
     def __post_init__(self) -> None:
         if self.transactional_id and not self.idempotence:
@@ -111,7 +113,7 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Configures one consumer."""
+    """Configures the Fetch requests of one consumer."""
 
     isolation: int = 0
     """Selects the isolation level: 0 read_uncommitted, 1 read_committed."""

@@ -90,7 +90,9 @@ async def settings_in_force(client: Client, topics: Sequence[str], names: Sequen
 
 
 async def topic_setting(client: Client, topic: str, name: str) -> str | None:
-    """Return the value of a topic's setting as one broker reports it, or None. Raises RequestFailed."""
+    """Return the value in force of a topic's setting, as one broker reports it; None if the broker reports an error for
+    the topic, or no value. Raises RequestFailed and UnsupportedApi.
+    """
     return (await settings_in_force(client, [topic], [name])).get(topic, {}).get(name)
 
 

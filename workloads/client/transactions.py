@@ -100,7 +100,9 @@ class TransactionRefused(TransactionRequestFailed):
 
 
 class TransactionRequestTimedOut(TransactionRequestFailed):
-    """Reports that a request was not carried out within its time limit."""
+    """Reports that a request got no successful response within its time limit. If `doubt` is true, the coordinator may
+    have carried out the request all the same.
+    """
 
     def __init__(self, *, doubt: bool) -> None:
         super().__init__(TIMED_OUT, doubt=doubt)

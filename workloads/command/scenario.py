@@ -276,7 +276,9 @@ class CommandLoad(Scenario):
         limit_s: float,
         zone: str,
     ) -> list[FinalReadResult]:
-        """Run the base class's final reads, and fetch the group's committed offsets."""
+        """Fetch the group's committed offsets if the program is a group member. Then read all partitions, as every
+        workload does after the faults are healed.
+        """
         if self.role == MEMBER:
             from squall.workloads.group_standing import record_committed_offsets
 

@@ -1,4 +1,4 @@
-"""Defines the actions of producers and members in `groups`, and draws them from a seed."""
+"""Defines the actions of producers and group members in the workload `groups`, and draws them from a seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MAX_MS, MAX_RECESS_MS = 60_000, 3_600_000
 FIRST_S = 1.5
 """Gives the seconds without actions at the start of a load, in which the group forms."""
 RECESS_AT_S = 4.0
-"""Gives the seconds from the start of a load to its only recess, an interval in which all members have left the group.
+"""Gives the time, in seconds from the start of a load, at which all members leave the group for `away_ms`. They do so
+once, and only if `away_ms` is not 0.
 """
 
 
@@ -25,11 +26,11 @@ class GroupAction(NamedTuple):
     """Describes one planned action of a producer or a group member."""
 
     at_s: float
-    """Gives the time in seconds. In a plan it counts from the start of the load with faults, and is negative in the
-    warm-up.
+    """Gives the time, in seconds, at which the action is due. In a plan, the time counts from the end of the warm-up,
+    and is negative in the warm-up. During a run, it counts from the start of the run.
     """
     who: int
-    """Numbers the producer (if the action is a send) or the member."""
+    """Gives the number of the producer (if the action is a send) or of the member."""
     do: str
     """Names the action.
 
@@ -78,7 +79,9 @@ class GroupActionMix:
             yield GroupAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """Yield one member's actions."""
+        """Yield the actions that concern one member alone, such as a pause or a crash, at random times between
+        `begin_s` and `end_s` of the load.
+        """
         if not self.churn:
             return
         mean_s, at_s = 60 * self.members / self.churn, begin_s + FIRST_S
@@ -115,7 +118,9 @@ class GroupActionMix:
 
 
 def is_static(wanted: bool, member: int) -> bool:
-    """Return whether the member of this number has an instance id, if static members are wanted."""
+    """Return whether this member has an instance id. If static members are `wanted`, all members except member 0 have
+    one, otherwise none.
+    """
     return wanted and member > 0
 
 

@@ -1,4 +1,5 @@
-"""Makes all members of `groups` leave at once, and chooses the protocol that the group has afterwards.
+"""Makes all members of the group of the workload `groups` leave at once, and chooses the protocol that the group has
+afterwards.
 
 A group without members may be deleted, switches to the other protocol with its next member, and its offsets may expire.
 None of this can happen while the group has a member.

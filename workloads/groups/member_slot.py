@@ -35,8 +35,8 @@ IMPOSSIBLE = (
 them too.
 """
 TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
-"""In a consumer group a process keeps its instance id until its session is over, even after a crash. A successor that
-gets the error `TAKEN` tries again after `RELEASED_LATER_S` seconds.
+"""`TAKEN` is the error of a process whose instance id still belongs to its predecessor: a consumer group (KIP-848) lets
+even a crashed process keep the id until its session is over. The next process joins `RELEASED_LATER_S` seconds later.
 """
 LAST_LIMIT_S = 3.0
 """Limits in seconds how long a member may take to commit and leave at the end of the load."""
@@ -72,12 +72,12 @@ class MemberSlot:
         self._duplicates: list[DuplicateMember] = []
         """Lists the second processes that a fault started beside the present process."""
         self._was_member = False
-        """Is True once a process of this slot has been a member. The settings fit then, and an error of `IMPOSSIBLE`
-        comes from a fault.
+        """Is True once a process of this slot has been a member of the group. A later join error that looks like wrong
+        settings (`IMPOSSIBLE`) is then the effect of a fault, and does not end the run.
         """
 
     async def run(self) -> None:
-        """Run processes until the harness lets readers end."""
+        """Run the member's processes one after another, until the harness lets readers end."""
         async with trio.open_nursery() as twins:
             while not self._end.is_set():
                 self._absent_s = SUCCESSOR_PAUSE_S

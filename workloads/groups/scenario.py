@@ -284,7 +284,7 @@ class GroupsLoad(Scenario):
         )
 
     def draw(self) -> GroupActionMix:
-        """Return the settings from which the load's actions are drawn."""
+        """Return a `GroupActionMix` with this load's settings. It draws the load's actions."""
         return GroupActionMix(
             self.rate,
             self.producers,
@@ -387,7 +387,9 @@ class GroupsLoad(Scenario):
         around.recorder.flush()
 
     def _acts(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> OperationSchedule[GroupAction]:
-        """Return the schedule of one member's actions."""
+        """Return the schedule of the actions of member `number`: the plan's actions, or random ones if there is no
+        plan. `began` is env.mono() at the start of the run.
+        """
         from squall.workloads.group_progress import OperationSchedule
 
         given = around.operations
@@ -402,7 +404,9 @@ class GroupsLoad(Scenario):
         return OperationSchedule(coming, began, late=given is not None)
 
     def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to send."""
+        """Return the schedule of the records of producer `number`: the plan's records, or random ones if there is no
+        plan. `began` is env.mono() at the start of the run.
+        """
         from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 
@@ -424,7 +428,9 @@ class GroupsLoad(Scenario):
         limit_s: float,
         zone: str,
     ) -> list[FinalReadResult]:
-        """Run the base class's final reads, and fetch the group's committed offsets."""
+        """Fetch the group's committed offsets, then read all partitions, as every workload does after the faults are
+        healed.
+        """
         from squall.workloads.group_standing import record_committed_offsets
 
         client = self.client_settings()

@@ -390,7 +390,9 @@ class MultiInstanceLoad(Scenario):
         limit_s: float,
         zone: str,
     ) -> list[FinalReadResult]:
-        """Run the base class's final reads, and fetch the groups' committed offsets."""
+        """Fetch the groups' committed offsets, then read all partitions, as every workload does after the faults are
+        healed.
+        """
         from squall.workloads.group_standing import record_committed_offsets
 
         client = self.client_settings()

@@ -73,7 +73,10 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
             self._polled_at = self._env.mono()
 
     def heed(self, code: int) -> None:
-        """Handle an error of this member's OffsetCommit or OffsetFetch."""
+        """Update the membership after an OffsetCommit or OffsetFetch with this error code. After REBALANCE_IN_PROGRESS,
+        ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID the member has to join again. FENCED_INSTANCE_ID ends the membership.
+        All other codes change nothing.
+        """
         if code in (
             ErrorCode.REBALANCE_IN_PROGRESS,
             ErrorCode.ILLEGAL_GENERATION,

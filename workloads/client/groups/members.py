@@ -33,7 +33,9 @@ class GroupConsumer(Protocol):
 
     @property
     def fetch_identity(self) -> CommitIdentity | None:
-        """Return the identity for an OffsetFetch; None if the member fetches offsets without one."""
+        """Return the member id and epoch to send in an OffsetFetch, for the coordinator to check. Return None for a
+        classic member, which sends neither.
+        """
 
     @property
     def assignor(self) -> str:
@@ -66,7 +68,10 @@ class GroupConsumer(Protocol):
         """
 
     def heed(self, code: int) -> None:
-        """Handle an error of this member's OffsetCommit or OffsetFetch."""
+        """Update the membership after an OffsetCommit or OffsetFetch with this error code. If the code says that the
+        generation or epoch is outdated, a classic member joins again at the next `keep_up`, and a consumer member sends
+        a heartbeat at once.
+        """
 
     def hear(self) -> None:
         """Notify the `MembershipListener` of lost partitions, if there are any. `keep_up` does so too; call this method
@@ -81,7 +86,9 @@ class GroupConsumer(Protocol):
 
 
 def member_of(client: Client, settings: MemberSettings, listener: MembershipListener) -> GroupConsumer:
-    """Return a member that uses the protocol of its settings."""
+    """Create a group member: a `ConsumerMember` if its settings select the protocol `consumer` (KIP-848), otherwise a
+    `GroupMember` (classic).
+    """
     if settings.protocol == CONSUMER:
         return ConsumerMember(client, settings, listener)
     return GroupMember(client, settings, listener)

@@ -176,11 +176,11 @@ class ClassicMembership:
         )
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """Return the Heartbeat request."""
+        """Return a Heartbeat request with the member's ids and its present generation."""
         return HeartbeatRequest(self.settings.group, self.generation, self.member_id, self.settings.instance or None)
 
     def leave_request(self, why: str) -> LeaveGroupRequest:
-        """Return the LeaveGroup request."""
+        """Return a LeaveGroup request for this member alone. `why` is the reason for the broker's log (KIP-800)."""
         who = MemberIdentity(self.member_id, self.settings.instance or None, why)
         return LeaveGroupRequest(self.settings.group, members=[who])
 

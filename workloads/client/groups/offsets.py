@@ -68,7 +68,9 @@ class CommitOutcome:
     errors: Mapping[Place, str] = field(default_factory=dict)
     """Maps the refused partitions to error names, if the coordinator refused only some of them; otherwise empty."""
     code: int = 0
-    """Holds the error code, which the member has to handle."""
+    """Holds the coordinator's error code; 0 if there is none. The member learns from the code, for example, that its
+    generation is over (`GroupConsumer.heed`).
+    """
     unanswered: int = 0
     """Counts the requests that got no response: such a request may arrive after the response to a later commit."""
 
@@ -228,7 +230,9 @@ async def fetch(
 
 
 def _decode(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
-    """Return the offsets of the single group in a response, and its error code (`decisive_error`)."""
+    """Return the offsets of the single group in a response, and an error code: the group's own, or else the one that
+    `decisive_error` chooses from its partitions' errors. The code is 0 if there is no error.
+    """
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]

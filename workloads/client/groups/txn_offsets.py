@@ -30,7 +30,7 @@ from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 from squall.workloads.client.transactions import ProducerIdAndEpoch
 
 V1_COMMIT, V2_COMMIT = 4, 5
-"""Are the request versions for transaction versions 1 and 2."""
+"""Are the versions of TxnOffsetCommit that are sent with transaction version 1 and transaction version 2."""
 
 
 async def commit_in_transaction(
