@@ -30,7 +30,9 @@ LATENCY_UNIT_NS = 10_000
 """Is the unit of latencies, in ns: with finer units, an exact percentile would need too much memory."""
 PERCENTILES = (0.5, 0.99, 0.999)
 OVERALL = -1
-"""Is the `MeasurementRow.a` of a gap over all partitions together."""
+"""Is the `a` of a gap (`MeasurementRow`) in which no partition at all acknowledged a write; other gaps have the id of
+their partition there.
+"""
 
 LATENCY, GAP, FAULT_GAP = "latency", "gap", "fault gap"
 HEALED_GAP, FRESH_GAP, CALM_GAP = "healed gap", "fresh gap", "calm gap"
@@ -60,7 +62,9 @@ faults.
 
 
 class TxnOutcome(IntEnum):
-    """Says how a transaction ended, as its client saw it; the value is `MeasurementRow.a` of TRANSACTIONS."""
+    """Says how a transaction ended, as its client saw it. A row of the measure `transactions` has the outcome in
+    `MeasurementRow.a`.
+    """
 
     COMMITTED = 0
     ABORTED = 1
@@ -79,7 +83,8 @@ class TxnOutcome(IntEnum):
     time-out.
     """
     UNKNOWN = 5
-    """Is the outcome if no response says whether the request for its end succeeded."""
+    """Is the outcome if the client requested the end of the transaction, and no response says whether that succeeded.
+    """
 
 
 class MeasurementRow(NamedTuple):
@@ -145,12 +150,13 @@ ReaderPartition = tuple[int, int]
 OwnedSpan = tuple[int, int]
 """Is (begin, end), in ns, of a time in which a member owned a partition."""
 ALWAYS: OwnedSpan = (0, FOREVER)
-"""Is the span of a reader that is in no group."""
+"""Is the span in which a reader without a group waits for records of its partitions: the whole run."""
 
 
 def waiting_for(holds: Iterable[PartitionOwnership]) -> dict[ReaderPartition, list[OwnedSpan]]:
-    """Map each member and partition to the times in which the member owned it, in order: only then does it wait for
-    records of the partition. Example: {(3, 0): [(1000, 2000)]}, for process 3 and partition 0, in ns.
+    """Map each member and partition to the times in which the member owned the partition, in order. A member waits for
+    records of a partition only while it owns it. Example: {(3, 0): [(1000, 2000)]}, for process 3 and partition 0, in
+    ns.
     """
     waits: dict[ReaderPartition, list[OwnedSpan]] = {}
     for hold in sorted(holds, key=lambda hold: hold.t0):
@@ -211,7 +217,9 @@ class MeasurementContext:
 
 
 def context_of(history: History, faults: Sequence[RecordedFault]) -> MeasurementContext:
-    """Return the context in which the measures of a history are taken."""
+    """Return what an engine needs to know beside the records to take measures: partitions, faults, final reads, and
+    which processes belong to one producer. `faults` come from nemesis.jsonl, all else from the history.
+    """
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
     return MeasurementContext(*about, afterwards, same_producer(history.processes))
@@ -330,7 +338,8 @@ def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> d
 
 def _reading(by_name: Mapping[str, Sequence[MeasurementRow]], names: Mapping[int, str]) -> dict[str, Any]:
     """Return the age of polls (`stale_ms`, see `MeasurementRow`) and how many offsets readers were behind (`lag`). Both
-    are given for all readers together; their maxima also for each of the 20 readers with the oldest poll.
+    are given for all readers together. The largest values are also given for 20 pairs of a reader and a partition:
+    those with the largest age of a poll.
     """
     worst: dict[tuple[int, int], dict[str, float]] = {}
     for name, key, unit in _READING:
@@ -393,8 +402,9 @@ def _by_name(measures: Iterable[MeasurementRow]) -> dict[str, list[MeasurementRo
 
 
 def _by_process(measures: Iterable[MeasurementRow]) -> dict[int, dict[int, float]]:
-    """Return the first number of each measure as {a: {b: number}}. `a` is the first process of a producer or
-    transactional id. `b` says which outcome is counted, such as a status: {3: {0: 120.0, 1: 4.0}}.
+    """Return the first of each row's `numbers` as {a: {b: number}}, for example {3: {0: 120.0, 1: 4.0}}. `a` is the
+    first process of a producer or transactional id. `b` says which outcome the number counts, such as the status of
+    sends.
     """
     found: dict[int, dict[int, float]] = {}
     for each in measures:
@@ -447,8 +457,9 @@ def _fault(
     names: Mapping[int, str],
     context: MeasurementContext,
 ) -> dict[str, Any]:
-    """Return the figures of one fault. `recovery_s` is that of the slowest partition; null if a partition that was
-    written to did not recover.
+    """Return the entry of one fault in metrics.json, such as its longest gap and its recovery time. `recovery_s` is the
+    time of the slowest partition; null if a partition that was written to did not recover. `names` maps each
+    partition's id to its name.
     """
     gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}
     recovered = {each.b: each.numbers[0] for each in by_name.get(RECOVERY, ()) if each.a == fault.id}

@@ -15,13 +15,16 @@ from squall.checkers.history.tables import HistoryProblem
 from squall.checkers.nemesis_log import FILE
 
 TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
-"""Lists pairs of fields in ns on the run's clock, of which the first is never later than the second."""
+"""Lists pairs of fields of a line in nemesis.jsonl. Both fields are times in ns on the run's clock, and the first is
+never later than the second.
+"""
 
 
 def disagreements(
     lines: Iterable[bytes], planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any]
 ) -> tuple[list[HistoryProblem], str]:
-    """Return the problems of these lines, in order, and a note on an unfinished last line; empty if there is none.
+    """Return the problems of these lines of nemesis.jsonl, in order, and a note on an unfinished last line; empty if
+    there is none.
 
     `planned` holds the plan's `[[faults]]`, None if they are not known. `info` is run.json, as far as it could be read.
     A line that is no fault's line ends the check without a problem, because `parse_faults` reports it.
@@ -41,8 +44,9 @@ def disagreements(
 def read(
     run_dir: Path, planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any], notes: list[str]
 ) -> list[str]:
-    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`. `planned` holds the
-    plan's `[[faults]]`, None if they are not known. `info` is run.json, as far as it could be read.
+    """Return the problems of a run directory's nemesis.jsonl, in words. If its last line is unfinished, a sentence
+    about that is appended to `notes`. `planned` holds the plan's `[[faults]]`, None if they are not known. `info` is
+    run.json, as far as it could be read.
     """
     path = run_dir / FILE
     if not path.exists():

@@ -13,9 +13,9 @@ from squall.checkers.history.tables import HistoryProblem, RecordedFault, int64
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
-"""Is the schema of the lines that are written now. Since schema 2 a line has its fault's class, traits
-(`squall.checkers.fault_traits`) and words; older lines have no schema. Since schema 3 its evidence includes an
-observation in the middle of the fault.
+"""Is the version of the format in which nemesis.jsonl is written now; each line names its version as `schema`. Since
+schema 2 a line has its fault's class, traits (`squall.checkers.fault_traits`) and words; older lines have no schema.
+Since schema 3 its evidence includes an observation in the middle of the fault.
 """
 CLOCKS = "C"
 """Is the `RecordedFault.fault_class` of faults that move brokers' wall clocks."""

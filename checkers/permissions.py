@@ -22,8 +22,9 @@ FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check
 
 
 class PermissionContext(NamedTuple):
-    """Holds what decides whether a reason for permitting a finding applies to its partitions. Partitions are given by
-    their ids in the history.
+    """Holds facts about a run, such as which partitions had no transactions. They decide whether a reason in the
+    guarantee matrix applies to a finding, and whether its mechanism happened. Partitions are given by their ids in the
+    history.
     """
 
     plain: frozenset[int]
@@ -34,8 +35,9 @@ class PermissionContext(NamedTuple):
     nemesis_read: bool
 
     def signs_of(self, finding: Finding) -> MechanismSign:
-        """Return the signs of a finding. If its anomaly is found outside of the history, for example in run.json, they
-        are the signs that all its partitions have in common.
+        """Return the signs of what may explain a finding, such as a power loss (`MechanismSign`). If its anomaly is
+        found outside of the history, for example in run.json, they are the signs that all partitions of the finding
+        have in common.
         """
         if finding.anomaly in FOUND_BY_HISTORY:
             return MechanismSign(finding.signs)
@@ -45,8 +47,8 @@ class PermissionContext(NamedTuple):
 
     def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
         """Return in words why it is not known whether the mechanism happened; empty if it certainly did not. `signs` do
-        not show the mechanism. It may still have happened in two cases: no condition that `signs` do not meet could be
-        checked completely; or nemesis.jsonl could not be read.
+        not show the mechanism: at least one of its conditions is not met. The mechanism may still have happened in two
+        cases: none of the conditions that are not met could be checked completely; or nemesis.jsonl could not be read.
         """
         whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
@@ -55,7 +57,9 @@ class PermissionContext(NamedTuple):
 
 
 def permission_context_of(case: VerdictInputs) -> PermissionContext:
-    """Return the context for a verdict. The classes of all faults must be known."""
+    """Return the facts about a run by which `explained` decides whether findings are permitted. The classes of all
+    faults must be known.
+    """
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)

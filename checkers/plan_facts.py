@@ -34,14 +34,16 @@ class PlanFacts:
     """Holds the parts of the plan on which the verdict depends."""
 
     configuration: RunConfiguration
-    """Holds the plan's configuration; each process's own settings replace the plan's acks and idempotence."""
+    """Holds the planned settings on which guarantees depend, such as acks and min ISR. If a process has settings of its
+    own, they replace the plan's (`configuration_of`).
+    """
     faults: int
     actions: tuple[str, ...]
-    """Lists the actions of the planned faults."""
+    """Lists the action of each planned fault, such as "kill", in the plan's order."""
     expect: str
     limits: StuckLimits
     planned: tuple[Mapping[str, Any], ...] = ()
-    """Lists the faults as the plan has them."""
+    """Lists the tables `[[faults]]` of plan.toml, unchanged."""
     seed: int | None = None
     brokers: tuple[int, ...] = ()
     """Lists the ids of the cluster's brokers; empty if the plan does not say how many there are."""
@@ -72,7 +74,7 @@ class PlanFacts:
 
 
 def read_plan(run_dir: Path) -> PlanFacts:
-    """Return the facts of `run_dir`/plan.toml. Raises BadPlan."""
+    """Read `run_dir`/plan.toml, and return those parts of it on which the verdict depends. Raises BadPlan."""
     try:
         return facts_of(tomllib.loads((run_dir / FILE).read_text()))
     except FileNotFoundError:
@@ -82,7 +84,7 @@ def read_plan(run_dir: Path) -> PlanFacts:
 
 
 def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
-    """Return the facts of a parsed plan. Raises BadPlan."""
+    """Return those parts of a parsed plan.toml on which the verdict depends. Raises BadPlan."""
     try:
         expect = str(plan.get("expect", "config"))
         if expect not in EXPECTATIONS:

@@ -28,8 +28,8 @@ OF_FAMILY = {
 
 
 def broken_by(anomaly: AnomalyDefinition, order: str) -> tuple[str, str]:
-    """Return the promise that an anomaly breaks, and its source. `order` is the setting that promises the order of a
-    producer's records: IDEMPOTENCE or ONE_IN_FLIGHT.
+    """Return the promise that an anomaly breaks, such as "transactions", and the document that makes the promise, such
+    as a KIP. `order` is the setting that promises the order of a producer's records: IDEMPOTENCE or ONE_IN_FLIGHT.
     """
     if anomaly in send_reorder.ANOMALIES:
         return order, ORDER[order]

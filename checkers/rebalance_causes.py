@@ -30,7 +30,9 @@ SOON_NS = 3_000_000_000
 """Is how long, in ns, a coordinator and its members may take for a rebalance that has begun."""
 FOREVER = 1 << 62
 CLIENTS = ("producer", "reader", "member")
-"""Lists the targets of faults that name processes of the load."""
+"""Lists the words with which a fault's target begins if it is a process of the load, for example `reader` of
+`reader:2`.
+"""
 COMES, GOES = ("followed_by", "second"), ("process", "second")
 """Name keys of the evidence of a fault that targets clients; their values are numbers of processes. COMES are the keys
 of processes that the fault started, GOES of those that it ended. A `second` process is a duplicate member: the fault
@@ -47,7 +49,9 @@ class MembershipChange(NamedTuple):
 
     proc: int
     fault: int | None
-    """Is the id of the fault that caused the change; None: the load caused it."""
+    """Is the id of the fault that caused the change. None if the load caused it, for example by a planned pause of a
+    member.
+    """
 
 
 @dataclass(slots=True)
@@ -164,7 +168,10 @@ class GenerationCauses:
                 yield back.gen, MembershipChange(still.proc, None)
 
     def _limit_ns(self, still: MemberPause) -> int:
-        """Return how long a member may pause before it is removed from its group, in ns; 0 if that is not known."""
+        """Return how long the paused member in `still` may pause before it is removed from its group, in ns; 0 if that
+        is not known. The limit is its session time-out if its heartbeats stopped, too, else max.poll.interval.ms; for a
+        static member the session time-out is added to the latter.
+        """
         session_ns = self.session_ns(still.proc)
         if still.silent:
             return session_ns

@@ -70,8 +70,9 @@ def _entry(must: Mapping[str, ValueCheck], may: Mapping[str, ValueCheck] | None 
 
 
 def _final_read(value: Any) -> bool:
-    """Return whether `value` is a correct entry of `final_reads` in run.json. If it lists partitions in `waiting`, it
-    must have the number of its `process`, and `missing` must give a reason for each of these partitions.
+    """Return whether `value` is a correct entry of `final_reads` in run.json. If the entry lists partitions in
+    `waiting`, it must have the reader's process number in `process`, and `missing` must give a reason for each of these
+    partitions.
     """
     may = {"process": _whole, "waiting": _list(_text), "idle_s": _number}
     if not _entry({"missing": _by_name}, may)(value):

@@ -5,10 +5,11 @@ A plan says only what a producer was asked for; a program may send something els
 requests by their settings in their traces. For other brokers the frame relay counts the requests on the links that lead
 through it. If neither looked, `ObservedProduceRequests.seen_by` is empty: that does not mean that nothing was sent.
 
-All counts are lower bounds. A broker that is killed loses its newest counts (at most 16 requests, or a fifth), but
-never a setting, because the first request with each setting is traced at once. A broker also sees fewer requests in
-flight than there are, because it does not know which of its responses are still on their way. So `in_flight` can prove
-that there was more than one request in flight, but never that there was only one.
+All counts are lower bounds. A broker that is killed loses its newest counts: of the requests with the same settings at
+most 16, or a fifth if that is more. It never loses a setting, because the first request with each setting is traced at
+once. A broker also sees fewer requests in flight than there are, because it does not know which of its responses are
+still on their way. So `in_flight` can prove that there was more than one request in flight, but never that there was
+only one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 EVENT = "produce_requests"
 RELAY_FILE = "frame-relay-produce.jsonl"
-"""Is the file with the counts of the frame relay."""
+"""Names the file of a run in which the frame relay reports how many Produce requests it saw, by their settings."""
 BROKERS, RELAY = "the brokers", "the frame relay"
 HARNESS_CLIENTS = frozenset({"squall-afterwards", "squall-passing"})
 """Lists the client ids of Squall's own writes outside of the load: writes after healing, and writes to partitions that
@@ -46,7 +47,7 @@ class ProduceRequestSettings:
     """Is True if the batches had a producer id."""
     transactional_id: str | None
     compression: str
-    """Is none, gzip, snappy, lz4 or zstd."""
+    """Names the codec of a request's first batch: none, gzip, snappy, lz4 or zstd."""
     requests: int
     """Counts the requests with these settings; it is a lower bound."""
     in_flight: int
@@ -72,7 +73,7 @@ class ObservedProduceRequests:
     others: int = 0
     """Counts requests whose settings are not known, because a broker had seen too many different settings."""
     seen_by: str = ""
-    """Is `BROKERS` or `RELAY`; empty if neither looked."""
+    """Says which observer counted the requests: `BROKERS` or `RELAY`. Empty if neither did."""
 
     def of_process(self, process: int) -> tuple[ProduceRequestSettings, ...]:
         """Return the settings of this process's requests, by its client id. If no request has that client id, return
@@ -137,7 +138,9 @@ def _settings(line: Mapping[str, Any]) -> ProduceRequestSettings | None:
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    """Yield the parsed lines of a JSONL file that have the event `EVENT`."""
+    """Yield those lines of a trace, or of the relay's file, that count Produce requests (event `EVENT`), parsed. If the
+    file cannot be read, there are none.
+    """
     mark = f'"{EVENT}"'.encode()
     try:
         with path.open("rb") as lines:

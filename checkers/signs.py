@@ -40,7 +40,9 @@ _WITHOUT_OFFSET = {True: MechanismSign.LATER_EPOCH, False: MechanismSign(0), Non
 truncated a record that was acknowledged without an offset; None means that this is not known.
 """
 _NOT_BY_TCP = ("duplicate", "reorder")
-"""Lists the acts of a fault that deliver requests twice, or out of order."""
+"""Lists the values of a fault's parameter `act` with which requests arrive twice, or out of order. With TCP alone that
+never happens on a connection.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ class RunCircumstances:
 
     leaderships: Leaderships = Leaderships()
     disturbed: tuple[TimeWindow, ...] = ()
-    """Lists when requests may have failed or stayed unanswered."""
+    """Lists when requests may have failed or stayed unanswered: around each fault, and around each leader change
+    (`_around`).
+    """
     tampered: tuple[TimeWindow, ...] = ()
     """Lists when a fault delivered Produce requests twice or out of order, which TCP never does. During such a fault, a
     broker may get a record more often than its client sent it.
@@ -90,7 +94,7 @@ class RunCircumstances:
     """
     power_lost: tuple[PowerLossRange, ...] = ()
     power_unknown: str = ""
-    """Says why some ranges may be missing from `power_lost`; empty if none are."""
+    """Says why `power_lost` may be incomplete; empty if it is complete."""
     damaged: tuple[tuple[int, int], ...] = ()
     """Holds (partition, when its disk was damaged, in ns); the id -1 means any partition."""
     everywhere: MechanismSign = MechanismSign(0)
@@ -103,9 +107,10 @@ class RunCircumstances:
     """
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> MechanismSign:
-        """Return the signs of a witness whose record was sent at `t0`, acknowledged at `t1` and sent `tries` times; -1
-        for values that are not known. `failed` says whether its producer had sends to this partition meanwhile that
-        failed or were not answered.
+        """Return the signs of what may explain a witness, such as a power loss (`MechanismSign`). The witness's record
+        is at offset `off` of partition `part`. It was sent at `t0`, acknowledged at `t1`, and sent `tries` times; each
+        of these is -1 if it is not known. `failed` is True if sends of its producer to this partition failed or were
+        not answered around that time.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if off < 0 <= t1:
@@ -146,8 +151,8 @@ def circumstances_of(
     *,
     outputs: bool = False,
 ) -> RunCircumstances:
-    """Return the circumstances of one run. `outputs` is True if members of groups wrote output records made from the
-    records that they had read.
+    """Return those events of a run that may explain anomalies, such as leader changes, power losses and disk damage.
+    `outputs` is True if members of groups wrote output records made from the records that they had read.
     """
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
@@ -236,7 +241,9 @@ def _damaged_part(fault: RecordedFault, parts: dict[str, int]) -> int:
 
 
 def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness]) -> Iterator[Witness]:
-    """Yield the witnesses with their signs."""
+    """Yield the witnesses with their `signs` set: bits for what was seen that may explain a witness, such as a power
+    loss (`MechanismSign`). `of` holds the run's events from which signs follow.
+    """
     # Most histories show no witness, and are not read once more for nothing.
     sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
     failed: dict[tuple[int, int], list[TimeWindow]] = {}

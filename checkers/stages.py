@@ -22,5 +22,7 @@ def line_of(stage: str) -> str:
 
 
 def stage_of(line: str) -> str:
-    """Return the stage whose begin a line reports; empty if the line reports something else."""
+    """Return the stage of an analysis, such as "start Spark", that begins according to a line of the analysis's output;
+    empty if the line reports no stage.
+    """
     return line[len(_HEAD) :].strip() if line.startswith(_HEAD) else ""

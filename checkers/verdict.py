@@ -71,7 +71,7 @@ class JudgedFinding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Holds the content of verdict.json."""
+    """Holds the verdict on a run, the reasons for it, the judged findings and the metrics, as verdict.json has them."""
 
     run: str
     verdict: str
@@ -89,7 +89,9 @@ class Verdict:
     (`VerdictInputs.ran_on_little`).
     """
     blames: str = ""
-    """Names the client that all findings which are not permitted blame; empty if they do not blame the same client."""
+    """Names the client that caused all findings which are not permitted. Empty if there are none, or if the cluster or
+    a second client caused some of them.
+    """
     engine: str = ""
     """Names the engine that searched the history, as `VerdictInputs.engine`."""
 
@@ -103,7 +105,9 @@ class Verdict:
 
 
 def decide(case: VerdictInputs) -> Verdict:
-    """Return the verdict for these inputs."""
+    """Judge the findings of a run, and return its verdict. It is invalid if a finding is not permitted, or if a
+    simulator saw a failure. Otherwise it is unknown if anything is missing or uncertain, and else valid.
+    """
     expect = case.expect or (case.plan.expect if case.plan else "config")
     unknown_because = [*case.troubles]
     promised, at_worst = _promises(case, expect, unknown_because)
@@ -171,9 +175,9 @@ def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedF
     """Return the finding with the name of the client that caused it. The finding is unchanged if it is not forbidden,
     or if the cluster caused it.
 
-    `no_ack` is a sentence if a foreign client's sends were neither acknowledged nor definitely failed, else empty. With
-    such a sentence, it is not known whether a finding about the load's progress is permitted, and the sentence becomes
-    the finding's reason.
+    `no_ack` is a sentence if no send of a foreign client was acknowledged or definitely failed
+    (`blame.no_acknowledgement`), else empty. If there is such a sentence, it is not known whether a finding about the
+    load's progress is permitted, and the sentence becomes the finding's reason.
     """
     if judged.permitted is not False:
         return judged

@@ -62,7 +62,9 @@ class VerdictInputs:
     processes: Sequence[ClientProcess] = ()
     faults: Sequence[RecordedFault] = ()
     groups: Mapping[str, GroupActivity] = field(default_factory=dict)
-    """Maps the name of each group to its activity."""
+    """Maps the name of each consumer group to counts of what the group did, such as how often a partition changed its
+    owner.
+    """
     whole: bool = True
     """Is False if the history is damaged at an unknown place: then it is not a prefix of what happened."""
     nemesis_read: bool = True
@@ -121,7 +123,9 @@ class _HistorySummary:
 
 
 def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
-    """Return the summary of the converted history, and append to `troubles` and `notes`. Raises nothing."""
+    """Return the summary of a history from the Parquet files into which it was converted. What is wrong with the
+    history is appended to `troubles`, remarks to `notes`. Raises nothing.
+    """
     try:
         reported = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
@@ -142,7 +146,9 @@ def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _History
 
 
 def _parsed(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
-    """Return the summary of a history that was parsed and is still in memory, and append to `troubles` and `notes`."""
+    """Return the summary of a history that was parsed and is still in memory. What is wrong with the history is
+    appended to `troubles`, remarks to `notes`.
+    """
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
@@ -163,8 +169,9 @@ def read_inputs(
     workload: WorkloadFacts,
     history: History | None = None,
 ) -> VerdictInputs:
-    """Return all that a verdict depends on. What `run_dir` holds that is inconsistent or cannot be parsed is added to
-    `troubles`. `history` is the run's history if it is in memory; None: the converted history is read.
+    """Return all that a verdict depends on. If files of `run_dir` contradict each other or cannot be parsed, a sentence
+    is appended to `troubles`. `history` is the run's history if it is in memory; None: it is read from the Parquet
+    files into which it was converted.
     """
     notes: list[str] = []
     plan = None

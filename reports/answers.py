@@ -163,8 +163,8 @@ def _seen(files: RunFiles, facts: PartitionFacts) -> Iterator[str]:
 
 
 def _others(problem: StorySubject) -> str:
-    """Return in words what the field `other` of the witness says, such as for how long nothing succeeded; empty if it
-    says nothing.
+    """Return in words the further number of a finding's witness (`Witness.other`), such as for how long nothing
+    succeeded. Empty if this anomaly has no such number.
     """
     known = CATALOG.get(problem.name)
     if known is None or not known.other or problem.other < 0:
@@ -342,8 +342,8 @@ def _brokers(nodes: Sequence[int]) -> str:
 
 
 def _fault(files: RunFiles, span: tuple[float, float]) -> str:
-    """Describe the faults that were on during `span` (`_span`). If the span has no begin, because an invariant broke,
-    describe the last faults that began in it.
+    """Describe the faults that were on at any time within `span`, at most LISTED. A broken invariant has a span without
+    a begin (`_span`): then describe the last faults that began before the invariant broke.
     """
     near = [row for row in fault_rows(files) if row.began is not None and _overlaps(row, span)]
     if not near and span[0] == float("-inf"):

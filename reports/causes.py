@@ -51,9 +51,9 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return which events of this story also caused a loss, such as "that of lost-write: 12.500 s: ..."; empty if none
-    did. `of_loss` maps the time and text of each event that caused a loss (`in_common`) to the anomaly, for example
-    "lost-write".
+    """Return those events of a witness's story (`lines`) that also caused a loss, such as "that of lost-write: 12.500
+    s: ..."; empty if none did. `of_loss` maps each event that caused a loss to the anomaly, for example "lost-write";
+    its keys are an event's time and text (`in_common`).
     """
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""

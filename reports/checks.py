@@ -249,6 +249,7 @@ def _valid_sentence(files: RunFiles) -> str:
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
     """Say what the findings mean, where they are, and what they break: the configuration's promise, or --expect safe.
+    If verdict.json has no finding to describe, give the first of its `reasons` instead.
     """
     said = summary.broken(files)
     if not said and files.violations:
@@ -269,7 +270,8 @@ class KeyFigures:
 
     sent: int | None
     sent_after: int
-    """Counts the records of `sent` that were sent after healing. Latencies are those of the other records."""
+    """Counts those records of `sent` that were sent after healing. `p50_ms`, `p99_ms` and `timed` do not include them.
+    """
     acked: int | None
     failed: int | None
     unknown: int | None
@@ -283,8 +285,8 @@ class KeyFigures:
     (`summary.stuck_clients`).
     """
     clients: dict[str, str]
-    """Maps a partition to the only client for which it was unavailable (`summary.unavailable_to`). It served other
-    clients.
+    """Maps a partition to the only client for which it was unavailable (`summary.unavailable_to`). The partition served
+    other clients.
     """
     p50_ms: float | None
     p99_ms: float | None

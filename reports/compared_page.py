@@ -123,7 +123,7 @@ def curves(files: Sequence[RunFiles]) -> str:
 
 
 def _finish(pane: Axes, run: RunFiles) -> None:
-    """Shade the faults, and remove the frame."""
+    """Shade the times of the run's faults in a pane, and remove the pane's frame."""
     from squall.reports.figure import FAULT
 
     pane.tick_params(length=0)

@@ -17,12 +17,12 @@ class CoverageSection:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     is_open: bool
-    """Says whether the table is shown at once."""
+    """Is True if the page shows the table when it is opened; else a click on the title shows it."""
 
 
 def render(path: Path, *, batch: str, headline: str, sentence: str, sections: Sequence[CoverageSection]) -> Path:
-    """Write the page, and return its path. `batch` names the seeds in words; `headline` and `sentence` sum up the
-    result.
+    """Write the page about the coverage of a batch of simulations, and return its path. `batch` names the seeds in
+    words; `headline` and `sentence` sum up the result.
     """
     shown = [each for each in sections if each.rows]
     template = environment().get_template("coverage.html.j2")

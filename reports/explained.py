@@ -55,7 +55,9 @@ def found_as(every: Iterable[checks.CheckResult], name: str) -> list[checks.Chec
 
 
 def stories_of(files: RunFiles, found: Sequence[checks.CheckResult]) -> list[RenderedStory]:
-    """Return the stories of the findings of these checks."""
+    """Return the detailed stories of what these checks found: as text, which process wrote what, which broker led, and
+    what was truncated.
+    """
     names = {name for each in found for name in (each.name, each.name.partition(" ")[2])}
     return rendered_stories_about(files, problems_named(files, names, {each.evidence for each in found}))
 
@@ -117,7 +119,7 @@ def _about(
 
 
 def _why_no_story(files: RunFiles) -> Iterator[str]:
-    """Say why there is no detailed story."""
+    """Say why the findings have no detailed story: brokers' traces are missing, or verdict.json names no witness."""
     if files.foreign and not files.traces:
         yield (
             f"There is no story of the brokers: {files.foreign} writes no traces, and the run directory has no logs of "

@@ -17,7 +17,9 @@ PLACE = "runs"
 by this path, for example runs/NAME.
 """
 WITH_COMMAND = ("run.json", "junit.xml")
-"""Lists the files that name the command which repeats the run, with paths of this machine."""
+"""Lists the files that contain the command which repeats the run. This command names paths of this machine, so the zip
+has these files with a rewritten command.
+"""
 OURS = ("history.jsonl", "trace.jsonl", "messages.jsonl", "polled.jsonl")
 """Lists the files whose every value Squall made: they can hold no secret, and they may be large."""
 _NAME = rb"(?:passw(?:or)?d|secret|token|api[_.-]?key|jaas\.config)"

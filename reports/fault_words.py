@@ -91,7 +91,9 @@ def whom(resolved: object) -> str:
 
 
 def _client(seen: Json) -> str:
-    """Return the client that a fault of clients hit, with its process: such a fault names no broker."""
+    """Return the name of the client that a fault hit, with its process number; empty if the fault hit brokers. `seen`
+    holds what was measured of the fault.
+    """
     process = next((seen[name] for name in ("process", "first") if isinstance(seen.get(name), int)), None)
     return f"{seen['client']}{'' if process is None else f' (process {process})'}" if seen.get("client") else ""
 
@@ -111,10 +113,11 @@ def _plain(value: object) -> str:
 
 
 def evidence_text(fault: Json) -> str:
-    """Return what was measured while the fault was on, in a sentence or two; for a fault without evidence, what was
-    missing.
+    """Return what was measured while the fault was on, in a sentence or two. If that does not prove that the fault took
+    effect, the text begins with the reason.
 
-    The nemesis writes the words in its line. Lines of schema 1 have no words: their evidence is shown as it is.
+    The sentences are those that the nemesis wrote to nemesis.jsonl. Lines of schema 1 have no such sentences: then the
+    text is the evidence as JSON.
     """
     words, seen = mapping(fault.get("words")).get("evidence"), mapping(fault.get("evidence") or fault.get("seen"))
     told = str(words or "") if "words" in fault else json.dumps(seen, sort_keys=True) if seen else ""

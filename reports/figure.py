@@ -43,7 +43,8 @@ ACKED, READ = "#0072b2", "#009e73"
 _DRAWING = "timeline-drawing"
 """Is the id of the group that holds the whole drawing."""
 LANES = 24
-"""Limits the drawn partitions: those that were unavailable the longest."""
+"""Limits the number of partitions that are drawn. If there are more, those that were unavailable the longest are drawn.
+"""
 WIDTH_IN = 12.0
 AXIS_IN = WIDTH_IN * (RIGHT - LEFT)
 """Gives the width of the panes in inches, in which labels must fit."""
@@ -78,16 +79,17 @@ class Timeline:
     svg: str
     description: str
     left_out: int
-    """Counts the partitions without a lane."""
+    """Counts the partitions that are not drawn, because there are more than `LANES`."""
     labels: str = ""
-    """Holds the labels left of the panes as an SVG of their own, made by `labels`."""
+    """Holds the names left of the drawing, such as those of brokers and partitions, as an SVG of their own (`labels`).
+    """
     values: str = ""
     """Holds JSON for the page's script: what the figure shows at each moment."""
 
 
 def time_span(files: RunFiles) -> tuple[float, float] | None:
     """Return the time from the begin of the load to the end of the final reads, in seconds on the page's time axis;
-    None if neither is known.
+    None if one of the two is not known.
     """
     begin, _ = files.phase("warm-up", "load", "load with faults")
     _, end = files.phase("load", "load with faults", "settle", "heal", "converge", "final reads")
@@ -107,7 +109,9 @@ def _numbers(values: Any) -> list[float]:
 
 
 def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, span: tuple[float, float]) -> Timeline:
-    """Draw the whole figure between the two times of `span`."""
+    """Draw the whole figure between the two times of `span`. `samples` holds latencies of single sends, and the gaps in
+    which a partition acknowledged nothing.
+    """
     begin, end = span
     brokers = broker_lanes(files, begin, end)
     every = partition_lanes(files, begin, end, samples.gaps)
@@ -162,7 +166,9 @@ def describe(
     span: tuple[float, float],
     clients: Mapping[str, str],
 ) -> str:
-    """Describe the figure in words. `clients` comes from `summary.unavailable_to`."""
+    """Describe the figure in words. `clients` maps a partition to the only client for which it was unavailable
+    (`summary.unavailable_to`).
+    """
     words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the load."]
     for fault in faults:
         if fault.began is not None:
@@ -251,8 +257,8 @@ def throughput(axis: Any, files: RunFiles) -> None:
 
 
 def _before_final_reads(files: RunFiles, key: str) -> list[float]:
-    """Return a series up to the begin of the final reads. Fresh readers read as fast as they can then, so later values
-    would dwarf those of the load.
+    """Return the series `key` of series.json, such as "read", up to the begin of the final reads. Fresh readers read as
+    fast as they can then, so later values would dwarf those of the load.
     """
     until = files.phase("final reads")[0]
     pairs = zip(_numbers(files.series.get("second")), _numbers(files.series.get(key)), strict=False)

@@ -33,7 +33,7 @@ class ChangePoint:
 
     @property
     def rises(self) -> bool:
-        """Return whether the value grew."""
+        """Return whether the typical value is higher after the change than before."""
         return self.after > self.before
 
 

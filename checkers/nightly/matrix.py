@@ -56,9 +56,9 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
 
 
 def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
-    """Return the anomalies of a run that its configuration permits and its night forbids (`expected`). `cell` maps the
-    axes of the run's item to their values, for example {"acks": "all"}. `anomalies` is the entry of that name in
-    verdict.json.
+    """Return those anomalies of a run that its configuration permits, but the rules of its night (`expected`) forbid.
+    If the rules forbid one kind of loss, they forbid every kind. `cell` maps the axes of the run's item to their
+    values, for example {"acks": "all"}. `anomalies` is the list `anomalies` of verdict.json.
     """
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # readers' positions decide by chance which loss it is

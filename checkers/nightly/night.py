@@ -15,9 +15,11 @@ from squall.checkers.nightly.matrix import ForbiddenAnomalies, changes, expectat
 from squall.checkers.nightly.results import RunAttempt, parse
 
 SCHEMA = 1
-"""Is the schema of night.json."""
+"""Is the version of the format of night.json that is written and can be read."""
 SHOWN = 3
-"""Is the number of changes of a matrix that a sentence lists at most."""
+"""Limits the changes that are listed in the sentence about a test matrix that was changed after the night had been
+planned.
+"""
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
 
 

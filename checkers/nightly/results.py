@@ -19,11 +19,13 @@ class RunAttempt:
 
     item: str
     attempt: int
-    """Is the number of the attempt, from 1."""
+    """Numbers the attempts to run the same item, from 1. An item may be run again if its verdict was `unknown`."""
     verdict: str
-    """Is "valid", "invalid", "unknown" or "no verdict"."""
+    """Is the verdict on the run: "valid", "invalid" or "unknown"; "no verdict" if the run was not judged, for example
+    because it took too long and was ended.
+    """
     exit: int
-    """Is the exit code of the command."""
+    """Is the exit code of the process that executed the run."""
     run: str
     """Is the run directory, relative to the night's folder; empty if none was made."""
     began: str
@@ -32,7 +34,9 @@ class RunAttempt:
     why: str
     """Says in a sentence why the attempt is not valid; empty if it is."""
     unexpected: tuple[str, ...] = ()
-    """Lists anomalies that the run's configuration permits and the night forbids."""
+    """Lists found anomalies that the run's configuration permits, but the night forbids: by the option --never, or by
+    [[expect]] in its test matrix.
+    """
     bytes: int = 0
     """Is the size of the run directory, in bytes. If the run is valid, files that nothing reads any more were removed
     before.
@@ -56,7 +60,9 @@ class RunAttempt:
 
 
 def forbidden(anomalies: Iterable[str]) -> str:
-    """Return the sentence about anomalies that a configuration permits and its night forbids."""
+    """Return a sentence that lists these anomalies and says that the configuration permits them, but the night forbids
+    them: by the option --never, or by [[expect]] in its test matrix.
+    """
     return f"{', '.join(anomalies)}: the configuration permits it, but this night forbids it (--never or [[expect]])"
 
 

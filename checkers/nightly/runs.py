@@ -1,5 +1,5 @@
-"""Reads the facts about each run of a night without its history: its configuration, fault classes, guarantees and
-verdict.
+"""Reads the facts about each run of a night: its configuration, fault classes, guarantees and verdict. The records of
+the run's history are not needed for that.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ def facts_of_night(night: Night) -> list[RunOfNight]:
 
 
 def with_unexpected(night: Night, attempt: RunAttempt, verdict: Mapping[str, Any]) -> tuple[RunAttempt, str]:
-    """Return the attempt with all anomalies that the night forbids, and a sentence if results.jsonl does not list the
-    same anomalies; empty if it does.
+    """Return the attempt with all forbidden anomalies in `unexpected`, and a sentence if results.jsonl and verdict.json
+    disagree about them; empty if they agree. Forbidden are found anomalies that the configuration permits, but the
+    night does not.
 
-    Anomalies of `verdict` (the content of verdict.json, empty if there is none) are added to those that results.jsonl
-    lists, so that the graver result counts.
+    An anomaly that only one of the two files has counts, too, so that the graver result counts. `verdict` is the
+    content of verdict.json, empty if there is none.
     """
     if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
         return attempt, ""

@@ -8,8 +8,8 @@ from math import sqrt
 Z95 = 1.959963984540054
 """Is the number of standard deviations within which a normal distribution has 95 % of its mass."""
 _LINEAR = 7
-"""Is a number of bits. Each latency of at most so many bits has its own bucket; longer latencies share a bucket with
-those that have the same first bits.
+"""Is a number of bits. Each latency that fits into this number of bits has a bucket of its own. Longer latencies share
+a bucket if they have the same length in bits and the same first `_LINEAR` bits.
 """
 _HALF = 1 << (_LINEAR - 1)
 

@@ -90,7 +90,7 @@ TEST_TABLES: Mapping[str, pa.Schema] = {
         night=_TEXT, test=_TEXT, result=_TEXT, cpu_s=_REAL, wall_s=_REAL, flaky=_FLAG, why=_TEXT, commit=_TEXT,
     ),
 }  # fmt: skip
-"""Maps each table of `squall test --night` to its columns, which docs/testing.md explains."""
+"""Maps the file name of each table of `squall test --night` to its columns, which docs/testing.md explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ def digest_of(night: Night) -> str:
 
 
 def fresh(store: Path, tag: str, now: datetime) -> Path:
-    """Return an empty folder into which a collection can be written. Folders that killed sessions left long ago are
-    removed.
+    """Return a new empty folder into which a collection can be written. Its name ends in `tag`, which no other
+    collection may have at the same time. Folders that killed sessions left more than ABANDONED ago are removed.
     """
     store.mkdir(parents=True, exist_ok=True)
     for each in store.glob(f"{_FRESH}*"):
@@ -172,7 +172,8 @@ def commit(
     folder: Path, night: str, began: str, digest: str, now: datetime, series: NightStoreKind = RUNS
 ) -> CollectedNight:
     """Add the collected results of a night to the store, by renaming `folder`, which `fresh` made. The folder must have
-    each table of `series`.
+    each table of the night's kind, `series`. `began` is when the night began, and `now` is when it was collected.
+    `digest` identifies what was collected.
     """
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
@@ -229,7 +230,9 @@ def _of_another_schema(night: str, schema: Any, series: NightStoreKind) -> str:
 
 
 def rows(collected: Iterable[CollectedNight], table: str) -> list[dict[str, Any]]:
-    """Return the rows of a table of these collections. A map becomes a dict."""
+    """Return the rows of a table, a dict each, from all of these collections. A value of a map column becomes a dict,
+    too.
+    """
     return [row for each in collected for row in _read(each, table).to_pylist(maps_as_pydicts="strict")]
 
 
