@@ -66,7 +66,9 @@ class SparkDriverSearch:
 
 
 SEARCHED = 2_000_000
-"""Is the number of rows that the driver searches at most; each takes about a kilobyte during the search."""
+"""Limits the rows that a `SparkDriverSearch` searches in the driver: more rows raise TooManyRows. Each row takes about
+a kilobyte during the search.
+"""
 
 
 class TooManyRows(Exception):

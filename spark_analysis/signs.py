@@ -41,13 +41,15 @@ Overlapping windows are merged, because a producer may have many failed sends.
 
 
 def views(circumstances: RunCircumstances) -> tuple[str, ...]:
-    """Return the names of the views that the statement of `signed` reads besides the table of witnesses."""
+    """Return the names of the views from which the signs of witnesses are computed. A sign is something that happened
+    in the run and may explain the witness.
+    """
     return ("standing", "interrupted") if circumstances.outputs else ("standing",)
 
 
 def signed(found: str, circumstances: RunCircumstances) -> str:
-    """Return a statement that adds the signs to the witnesses of the table `found`, and selects all columns of
-    `Witness`.
+    """Return a statement that selects the witnesses of the table `found` with all columns of `Witness`. It adds the
+    column `signs`: the bits of `MechanismSign` say what happened in the run that may explain the witness.
     """
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
@@ -76,10 +78,13 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL statement that derives two bounds of each leader term from the records that the leader may have
-    acknowledged with an offset. `kept_until` is the latest send time of such a record below `cut` (the lowest start
-    offset of a later epoch) that no earlier leader can have acknowledged. `cut_since` is the earliest acknowledgement
-    time of such a record at or above `cut`.
+    """Return an SQL statement that computes two times of each leader term, `kept_until` and `cut_since`. They serve to
+    judge whether a record that the leader acknowledged without an offset was below `cut`, the lowest start offset of a
+    later epoch.
+
+    Both times come from records that the leader may have acknowledged with an offset. `kept_until` is the latest send
+    time of such a record below `cut` that no earlier leader can have acknowledged. `cut_since` is the earliest
+    acknowledgement time of such a record at or above `cut`.
 
     The rows are (nth, kept_until, cut_since); `nth` is the term's index in `led`. A term without such records has no
     row.
@@ -113,8 +118,9 @@ def _later_epoch(led: Sequence[LeaderTerm]) -> str:
 
 
 def _without_offset(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL expression for the sign of a record that was acknowledged without an offset: LATER_EPOCH if a later
-    leader truncated it, 0 if none did, UNPLACED if that is not known. `Leaderships.explain_without_offset` defines it.
+    """Return an SQL expression that says whether a later leader truncated a record which was acknowledged without an
+    offset: LATER_EPOCH if so, 0 if not, UNPLACED if that is not known. `Leaderships.explain_without_offset` defines the
+    rules.
     """
     if not led:
         return "0"

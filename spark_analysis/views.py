@@ -177,18 +177,19 @@ select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at
                           or committed_round > 0 and committed_round < last_committed_round) vanished
 from standing s join partitions using (part)
 """
-"""Selects the rows of `standing`. Adds columns of the partition that say at which offsets and times a record must be in
-the final reads (`seen`, `cover_from` and others, see `ObservedPartition`). `placed_at` is the acknowledged offset, else
-the highest offset at which the value was read; -1 if neither is known. `vanished` is true if an earlier round of final
-reads returned the value, the last round did not, and the partition is not compacted.
+"""Selects one row for each value, with its send, its acknowledgement and its reads (the columns of the view
+`standing`). Adds columns of the partition that say at which offsets and times a record must be in the final reads
+(`seen`, `cover_from` and others, see `ObservedPartition`). `placed_at` is the acknowledged offset, else the highest
+offset at which the value was read; -1 if neither is known. `vanished` is true if an earlier round of final reads
+returned the value, the last round did not, and the partition is not compacted.
 """
 
 
 def standing(rows: Sequence[ObservedPartition]) -> str:
-    """Return the statement of the view `standing`: the rows of STANDING with two more columns. `acked` says that the
-    broker acknowledged the send, and also the commit of its transaction if there is one. `in_txn` says that the value
-    was sent in a transaction. `rows` are the history's partitions; if none is transactional, the statement reads no
-    transactions.
+    """Return the statement of the view `standing`: one row for each value, with its send, its acknowledged offset and
+    its reads (STANDING). Two columns are added. `acked` says that the broker acknowledged the send, and also the commit
+    of its transaction if there is one. `in_txn` says that the value was sent in a transaction. `rows` are the history's
+    partitions; if none is transactional, the statement reads no transactions.
     """
     return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 

@@ -1,4 +1,6 @@
-"""Collects a night's run directories into the tables `runs`, `faults`, `latencies` and `nights` of the store."""
+"""Collects the run directories of one night (of one `squall nightly`) into the tables `runs`, `faults`, `latencies` and
+`nights`. These tables are Parquet files that keep the results of all nights (`squall.checkers.nightly.store`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ UNIT_MS = LATENCY_UNIT_NS / 1e6
 
 
 class NightCollector:
-    """Measures the runs of one night, and writes the rows of the night to the store."""
+    """Computes the rows of one night for the tables of all nights, and writes them as Parquet files. The rows describe
+    the night, its runs, their faults and their latencies.
+    """
 
     def __init__(self, night: Night) -> None:
         self.night = night

@@ -133,8 +133,8 @@ STATEMENTS = {
 
 
 def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, list[dict[str, Any]]]:
-    """Return the rows of each statement in STATEMENTS. `tables.register` must have been called; `history` is the result
-    of `tables.together`.
+    """Run each statement that measures a night, and return its rows by its name in STATEMENTS. `tables.register` must
+    have created the views. `history` is the conversion result of all runs together (`tables.together`).
     """
     spark.sql(marked(history)).createOrReplaceTempView("marked")
     sends = spark.sql(SENDS.format(run=RUN, unit=LATENCY_UNIT_NS)).cache()
@@ -150,8 +150,8 @@ def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, lis
 
 
 def marked(history: ConversionResult) -> str:
-    """Return the statement MARKED, with the rules for lost and duplicated records. `history` decides which rules apply:
-    damage and compaction, if there are any, excuse missing records.
+    """Return a statement that selects one row for each value, with flags: acknowledged, lost, and duplicated. `history`
+    decides which rules for lost records apply: damage and compaction, if there are any, excuse missing records.
     """
     lost, duplicated = _rules(loss.query(history)), _rules(duplicate.query(history))
     columns = {name: sql for rule in (*lost, *duplicated) for name, sql in rule.columns.items()}

@@ -1,4 +1,6 @@
-"""Finds the anomaly G1a with Spark, as `squall.checkers.anomalies.aborted_read` defines it."""
+"""Finds the anomaly G1a with Spark: a read_committed reader got a record of a transaction that did not commit.
+`squall.checkers.anomalies.aborted_read` has the full definition.
+"""
 
 from __future__ import annotations
 

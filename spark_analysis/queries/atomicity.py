@@ -1,4 +1,6 @@
-"""Finds the anomalies torn-txn and lost-txn with Spark, as `squall.checkers.anomalies.atomicity` defines them."""
+"""Finds the anomalies torn-txn and lost-txn with Spark: only a part of a transaction, or nothing of it, is visible in
+the final reads. `squall.checkers.anomalies.atomicity` has the full definition.
+"""
 
 from __future__ import annotations
 

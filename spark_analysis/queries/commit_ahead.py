@@ -1,4 +1,6 @@
-"""Finds the anomaly commit-ahead with Spark, as `squall.checkers.anomalies.commit_ahead` defines it."""
+"""Finds the anomaly commit-ahead with Spark: a group's committed position is beyond a record that none of its members
+got. `squall.checkers.anomalies.commit_ahead` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly corrupt with Spark, as `squall.checkers.anomalies.corrupt` defines it."""
+"""Finds the anomaly corrupt with Spark: a record's payload, key, headers or timestamp differ from what was sent.
+`squall.checkers.anomalies.corrupt` has the full definition.
+"""
 
 from __future__ import annotations
 

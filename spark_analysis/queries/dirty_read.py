@@ -1,4 +1,6 @@
-"""Finds the anomaly dirty-read with Spark, as `squall.checkers.anomalies.dirty_read` defines it."""
+"""Finds the anomaly dirty-read with Spark: a read_committed reader got a record before anybody requested the commit of
+its transaction. `squall.checkers.anomalies.dirty_read` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly dual-ownership with Spark, as `squall.checkers.anomalies.dual_ownership` defines it."""
+"""Finds the anomaly dual-ownership with Spark: a group's coordinator treats two members as the owner of one partition.
+`squall.checkers.anomalies.dual_ownership` has the full definition.
+"""
 
 from __future__ import annotations
 

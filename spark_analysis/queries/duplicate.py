@@ -1,4 +1,6 @@
-"""Finds the anomaly duplicate with Spark, as `squall.checkers.anomalies.duplicate` defines it."""
+"""Finds the anomaly duplicate with Spark: one value is at two offsets of a partition.
+`squall.checkers.anomalies.duplicate` has the full definition.
+"""
 
 from __future__ import annotations
 

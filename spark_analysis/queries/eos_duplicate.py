@@ -1,4 +1,6 @@
-"""Finds the anomaly eos-duplicate with Spark, as `squall.checkers.anomalies.eos_duplicate` defines it."""
+"""Finds the anomaly eos-duplicate with Spark: a consume-transform-produce application made two visible outputs of one
+input. `squall.checkers.anomalies.eos_duplicate` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly eos-loss with Spark, as `squall.checkers.anomalies.eos_loss` defines it."""
+"""Finds the anomaly eos-loss with Spark: a consume-transform-produce application committed a position after an input,
+but no output of the input is visible. `squall.checkers.anomalies.eos_loss` has the full definition.
+"""
 
 from __future__ import annotations
 

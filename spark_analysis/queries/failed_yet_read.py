@@ -1,4 +1,6 @@
-"""Finds the anomaly failed-yet-read with Spark, as `squall.checkers.anomalies.failed_yet_read` defines it."""
+"""Finds the anomaly failed-yet-read with Spark: a record was read although its send definitely failed.
+`squall.checkers.anomalies.failed_yet_read` has the full definition.
+"""
 
 from __future__ import annotations
 

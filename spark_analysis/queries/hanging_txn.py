@@ -1,4 +1,6 @@
-"""Finds the anomaly hanging-txn with Spark, as `squall.checkers.anomalies.hanging_txn` defines it."""
+"""Finds the anomaly hanging-txn with Spark: after healing, a last stable offset does not move for longer than a
+transaction may last. `squall.checkers.anomalies.hanging_txn` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly inconsistent-offset with Spark, as `squall.checkers.anomalies.inconsistent_offset` defines it."""
+"""Finds the anomaly inconsistent-offset with Spark: one offset of a partition had two values.
+`squall.checkers.anomalies.inconsistent_offset` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds the anomalies lost-write and unseen with Spark, as `squall.checkers.anomalies.loss` defines them."""
+"""Finds the anomalies lost-write and unseen with Spark: the final reads lack a record that was acknowledged or that
+some reader got. A lost-write is at an offset that readers got past; an unseen record is beyond all that readers got.
+`squall.checkers.anomalies.loss` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds the anomaly lost-position with Spark, as `squall.checkers.anomalies.lost_position` defines it."""
+"""Finds the anomaly lost-position with Spark: a coordinator reports a wrong committed position of a group. For example,
+the position is lower than an earlier one, although no client committed a lower one.
+`squall.checkers.anomalies.lost_position` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly lso-violation with Spark, as `squall.checkers.anomalies.lso_violation` defines it."""
+"""Finds the anomaly lso-violation with Spark: a response's last stable offset or high watermark contradicts the rest of
+the response. `squall.checkers.anomalies.lso_violation` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds the anomalies nonmonotonic-poll and int-nonmonotonic-poll with Spark, as
-`squall.checkers.anomalies.nonmonotonic_poll` defines them.
+"""Finds the anomalies nonmonotonic-poll and (inside one poll) int-nonmonotonic-poll with Spark: a reader gets an offset
+that it had passed already. `squall.checkers.anomalies.nonmonotonic_poll` has the full definition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Finds the anomaly offset-regression with Spark, as `squall.checkers.anomalies.offset_regression` defines it."""
+"""Finds the anomaly offset-regression with Spark: a reported high watermark, last stable offset, latest offset or log
+start goes back. `squall.checkers.anomalies.offset_regression` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly phantom with Spark, as `squall.checkers.anomalies.phantom` defines it."""
+"""Finds the anomaly phantom with Spark: a value was read in a partition to which no producer sent it.
+`squall.checkers.anomalies.phantom` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomalies poll-skip and int-poll-skip with Spark, as `squall.checkers.anomalies.poll_skip` defines them."""
+"""Finds the anomalies poll-skip and (inside one poll) int-poll-skip with Spark: a reader did not get records that are
+in the log. `squall.checkers.anomalies.poll_skip` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly revoked-read with Spark, as `squall.checkers.anomalies.revoked_read` defines it."""
+"""Finds the anomaly revoked-read with Spark: a member of a group got, or processed, a record of a partition that it had
+released. `squall.checkers.anomalies.revoked_read` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly send-reorder with Spark, as `squall.checkers.anomalies.send_reorder` defines it."""
+"""Finds the anomaly send-reorder with Spark: a record is behind a record that its producer sent later to the same
+partition. `squall.checkers.anomalies.send_reorder` has the full definition.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ counted as (
 select 'send-reorder' anomaly, evidence, part, off, val, op, producer proc, overtook other
 from counted where evidence is not null
 """
-"""Selects the witnesses. The window `later` sorts a producer's sends in descending order, so that all later sends are
-preceding rows: Spark needs quadratic time for a frame of all following rows.
+"""Selects each record whose offset is above that of a record which the same producer sent later. The window `later`
+sorts a producer's sends in descending order, so that all later sends are preceding rows: Spark needs quadratic time for
+a frame of all following rows.
 """
 
 

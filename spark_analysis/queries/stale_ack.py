@@ -1,4 +1,6 @@
-"""Finds the anomaly stale-ack with Spark, as `squall.checkers.anomalies.stale_ack` defines it."""
+"""Finds the anomaly stale-ack with Spark: an acknowledged offset is not above the offsets that were acknowledged
+before. `squall.checkers.anomalies.stale_ack` has the full definition.
+"""
 
 from __future__ import annotations
 

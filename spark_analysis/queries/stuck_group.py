@@ -1,4 +1,6 @@
-"""Finds the anomaly stuck-group with Spark, as `squall.checkers.anomalies.stuck_group` defines it."""
+"""Finds the anomaly stuck-group with Spark: a group has live members but reads nothing, although all faults are over.
+`squall.checkers.anomalies.stuck_group` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly thrown-back with Spark, as `squall.checkers.anomalies.thrown_back` defines it."""
+"""Finds the anomaly thrown-back with Spark: a reader learns that records which it has read are no longer in the log.
+`squall.checkers.anomalies.thrown_back` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly uncommitted-offset with Spark, as `squall.checkers.anomalies.uncommitted_offset` defines it."""
+"""Finds the anomaly uncommitted-offset with Spark: a group's position was set by a transaction that did not commit.
+`squall.checkers.anomalies.uncommitted_offset` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly wrong-lookup with Spark, as `squall.checkers.anomalies.wrong_lookup` defines it."""
+"""Finds the anomaly wrong-lookup with Spark: a look-up of an offset by timestamp passes over a record that it should
+have found. `squall.checkers.anomalies.wrong_lookup` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly wrong-offset with Spark, as `squall.checkers.anomalies.wrong_offset` defines it."""
+"""Finds the anomaly wrong-offset with Spark: a record is not at the offset at which it was acknowledged.
+`squall.checkers.anomalies.wrong_offset` has the full definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the anomaly zombie-write with Spark, as `squall.checkers.anomalies.zombie_write` defines it."""
+"""Finds the anomaly zombie-write with Spark: a record became visible although its producer had been fenced before the
+record was sent or its commit was requested. `squall.checkers.anomalies.zombie_write` has the full definition.
+"""
 
 from __future__ import annotations
 

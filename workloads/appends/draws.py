@@ -156,7 +156,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "retention.ms": lambda rng: rng.choice(("8000", "12000")),  # final reads need what was written after healing
     "squall.record.validation.enable": lambda rng: "true",
 }
-"""Maps topic settings that only a few random plans have to functions that draw their values."""
+"""Maps each topic setting that is rare in random plans to a function that draws its value."""
 
 
 def _topic_settings(stream: RandomStreamFactory, max_bytes: int, drawn_cluster: SwarmCluster) -> dict[str, str]:

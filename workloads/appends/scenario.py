@@ -192,7 +192,9 @@ class AppendsLoad(Scenario):
         return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Return the settings of each producer."""
+        """Return the settings that all producers of the load share: acks, idempotence, batches and others, as the
+        workload sets them.
+        """
         return ProducerSettings(
             acks=self.acks,
             idempotence=self.idempotence,
@@ -206,7 +208,9 @@ class AppendsLoad(Scenario):
         )
 
     def consumer_settings(self) -> ConsumerSettings:
-        """Return the settings of each reader."""
+        """Return the fetch settings that all readers of the load share, as the workload sets them. The isolation level
+        is not among them.
+        """
         return ConsumerSettings(
             min_bytes=self.fetch_min_bytes,
             max_wait_ms=self.fetch_max_wait_ms,

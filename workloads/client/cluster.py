@@ -20,7 +20,7 @@ Place = tuple[str, int]
 
 
 class Leader(NamedTuple):
-    """Identifies the leader of a partition."""
+    """Identifies the leader of a partition by its broker id and its leader epoch."""
 
     node_id: int
     """Holds the leader's broker id; -1 if no leader is known."""

@@ -46,12 +46,14 @@ A = TypeVar("A")
 
 
 class RequestFailed(Exception):
-    """Reports that a request got no response."""
+    """Reports that a request was not sent, got no response, or got an error as its response."""
 
     def __init__(self, why: str, *, sent: bool, detail: str = "") -> None:
         super().__init__(f"{why} {detail}".rstrip())
         self.why = why
-        """Is TIMED_OUT, CONNECTION_LOST or BAD_ANSWER."""
+        """Names the reason: an error of the client (for example TIMED_OUT or CONNECTION_LOST), or the Kafka error in
+        the response.
+        """
         self.sent = sent
         """Is True if some bytes of the request may have reached the broker."""
 

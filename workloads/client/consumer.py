@@ -61,7 +61,9 @@ class PositionInvalidated(NamedTuple):
     """Reports that a partition's position became invalid. The partition is paused until `seek`."""
 
     kind: str
-    """Is OFFSET_OUT_OF_RANGE or LOG_TRUNCATED."""
+    """Says why the position is invalid: OFFSET_OUT_OF_RANGE if it is outside of the leader's log, LOG_TRUNCATED if the
+    leader's log lacks records below it.
+    """
     place: Place
     position: int
     log_start_offset: int

@@ -1,4 +1,6 @@
-"""Implements the part of a group's member that both protocols share."""
+"""Implements the part of a group's member that is the same in both group protocols, the classic one and that of
+KIP-848.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class MembershipListener(Protocol):
 
 
 class MembershipState(Protocol):
-    """Describes the state that a membership has in both protocols."""
+    """Describes the state that a membership has in both group protocols, the classic one and that of KIP-848."""
 
     member_id: str
     generation: int

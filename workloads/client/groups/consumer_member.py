@@ -44,9 +44,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Hold the number of a membership (`ConsumerMembership.life`); -1 for none. The heartbeat task may join only in
-        the membership `_may_join`: the application has polled since that membership began. The latest heartbeat was
-        sent in the membership `_asked_in`.
+        """`_may_join` is the number of the membership that the heartbeat task may begin with a join. `keep_up` sets it,
+        so that no member joins while its application does not poll. `_asked_in` is the number of the membership in
+        which the latest heartbeat was sent. `ConsumerMembership.life` numbers the memberships; -1 means none.
         """
         self._failures = 0
         self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())

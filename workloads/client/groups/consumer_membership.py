@@ -56,7 +56,7 @@ class ConsumerMembership:
         self.generation = NO_GENERATION
         """Holds the member epoch; NO_GENERATION while the client is not a member."""
         self.interval_ms = settings.heartbeat_interval_ms
-        """Gives the time to the next heartbeat in ms, as the coordinator's last response set it."""
+        """Gives the interval between heartbeats in ms: the setting, until the coordinator gives another."""
         self.owned: tuple[Place, ...] = ()
         """Holds the owned partitions, sorted. After a reset it holds the lost partitions until they were reported as
         lost.
@@ -91,7 +91,7 @@ class ConsumerMembership:
         return any(topic_id not in self._names for topic_id, _ in self._target)
 
     def reset(self, why: str) -> None:
-        """End the membership, so that the member joins again. It keeps its id, as Kafka's consumer does."""
+        """End the membership, so that the member joins again. The member keeps its id, as in Kafka's consumer."""
         self.generation, self.rejoin = NO_GENERATION, why
         self.life += 1
         self._target, self._said = (), None
