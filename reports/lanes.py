@@ -32,7 +32,7 @@ class BrokerLane:
     node: int
     states: list[LaneSpan] = field(default_factory=list)
     over: list[LaneSpan] = field(default_factory=list)
-    """Lists spans of the kinds paused, cut and slow."""
+    """Lists the times in which a fault paused the broker ("paused"), cut its links ("cut") or slowed them ("slow")."""
     controller: list[LaneSpan] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
     """Lists the times at which the broker ended without a request to end."""
@@ -69,7 +69,7 @@ def event_s(files: RunFiles, event: Json) -> float:
 
 
 def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
-    """Return a lane for every broker, cut to [begin, end]."""
+    """Return a lane for every broker, with its states cut to [begin, end]."""
     lanes = []
     for node in files.nodes:
         lane = BrokerLane(node)
@@ -143,7 +143,7 @@ def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterabl
 
 
 def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
-    """Return whether every one of a node's peers is behind a cut link."""
+    """Return whether a fault cut the links between a node and all its peers."""
     links = mapping(fault.get("evidence") or fault.get("seen")).get("links")
     peers = set()
     for link in links if isinstance(links, list) else []:
@@ -195,15 +195,15 @@ def leader_epochs(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
 
 
 def partition_of(event: Json) -> str:
-    """Return TOPIC-NUMBER of a trace event."""
+    """Return the name of a trace event's partition, such as "orders-3"."""
     return f"{event.get('topic')}-{event.get('partition')}"
 
 
 def partition_lanes(
     files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[LaneSpan]]
 ) -> list[PartitionLane]:
-    """Return a lane for every partition that has a leader or a gap, cut to [begin, end]. Idle partitions of the
-    coordinators' logs are left out.
+    """Return a lane for every partition that the traces or the history name, with its leaders cut to [begin, end]. Idle
+    partitions of the coordinators' logs are left out.
     """
     by_name = leader_epochs(files)
     isr = _isr_steps(files)
@@ -231,8 +231,8 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
-    """Return the sizes of committed ISRs by partition. A state with an old partition epoch is ignored: a node learned
-    it late.
+    """Map each partition to (second, ISR size) for each committed ISR. A state with an old partition epoch is ignored:
+    a node learned it late.
     """
     steps: dict[str, list[tuple[float, int]]] = {}
     newest: dict[str, int] = {}

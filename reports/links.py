@@ -25,7 +25,9 @@ class LinkedWitness:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Returns the cells of the columns `COLUMNS`; a cell is empty if the witness does not name it."""
+        """Returns the witness's values for the columns `COLUMNS`, as text; empty for a value that the witness does not
+        have.
+        """
         numbers = {key: found for key in ("off", "val", "op", "proc") if (found := integer(self.raw.get(key))) >= 0}
         record = value_text(numbers["val"]) if "val" in numbers else ""
         return (str(self.raw.get("partition") or ""), str(numbers.get("off", "")), record,

@@ -74,7 +74,7 @@ class _MemberHistoryReader:
 
     parts: dict[int, _PartitionHistory]
     groups: dict[int, str] = field(default_factory=dict)
-    """Maps a member's process to its group."""
+    """Maps the process of each member to the name of its consumer group."""
     programs: set[int] = field(default_factory=set)
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Maps the operation of a commit to the time (ns) and status (OK, FAIL or INFO) of its completion; (-1, -1) while
@@ -137,7 +137,7 @@ class GroupMemberActions:
     processed. None if there is none.
     """
     got: tuple[MemberRead, ...] = ()
-    """Lists the reads of the record by members of the group."""
+    """Lists the reads of the skipped record by members of the group."""
     read: MemberRead | None = None
     programs: frozenset[int] = frozenset()
 
@@ -153,7 +153,7 @@ class GroupMemberActions:
 
     @property
     def makes_no_progress(self) -> bool:
-        """Is True if the finding is a group that makes no progress."""
+        """Is True if the finding says that a group makes no progress (`stuck-consumer`)."""
         return self.problem.name == stuck.CONSUMER
 
     @property
@@ -177,7 +177,7 @@ class GroupMemberActions:
 
     @property
     def offset(self) -> int:
-        """Returns the offset of the record in question; -1 for none."""
+        """Returns the offset of the record that the finding is about; -1 if it names none."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
     def actions(self) -> list[MemberEvent]:
@@ -378,9 +378,11 @@ def _stuck_group(
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Return the story lines of each finding that say what group members did. A finding has no lines if the history
-    does not show these actions, or if members alone did not cause it. Times are in seconds on the page's time axis. For
-    a read after a release, the release is marked as the cause (`grave`), and the read is not.
+    """Return, for each finding, the lines of its story that say what group members did. Times are in seconds on the
+    page's time axis. A finding has no lines if the history does not show these actions. It has none either if brokers
+    may have caused it, unless it is a group without progress.
+
+    For a read after a release, the release is marked as the cause (`grave`), and the read is not.
     """
     return [
         [

@@ -119,7 +119,9 @@ def draw(
 
 
 def _lanes(operations: Sequence[ClientOperation]) -> list[_ProcessLane]:
-    """Return the lanes, producers first, then readers; overlapping operations are below each other."""
+    """Return a lane for each process, producers first, then readers. A process's operations that overlap have rows
+    below each other.
+    """
     lanes: dict[int, _ProcessLane] = {}
     for each in sorted(operations, key=lambda each: (each.role != "producer", each.process, each.t0)):
         lane = lanes.setdefault(each.process, _ProcessLane(each.process, each.role))

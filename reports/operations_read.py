@@ -26,7 +26,9 @@ class ClientOperation:
     t0: float
     t1: float
     outcome: str
-    """Is ok, fail or info for a send; read or empty for a poll."""
+    """Says how the operation ended. A send is "ok", "fail", or "info" if its outcome is unknown. A poll is "read" if it
+    returned records of the partition, else "empty".
+    """
     values: tuple[int, ...]
     text: str
 

@@ -79,7 +79,9 @@ class _WindowCandidate:
 
 
 class _WindowBuilder:
-    """Draws windows, one after the other."""
+    """Draws windows, one after the other, and remembers the operations that have an anchor, because anchors are unique
+    on a page.
+    """
 
     def __init__(
         self, files: RunFiles, faults: Sequence[FaultRow], about: Mapping[int, str], part_of: Mapping[str, int]
@@ -128,13 +130,13 @@ class _WindowBuilder:
 
 
 def _bytes_of(operations: float) -> float:
-    """Return the bytes that this number of operations takes."""
+    """Return about how many bytes this number of operations adds to the page."""
     single = min(operations, SINGLE_AT_MOST)
     return single * SINGLE_BYTES + (operations - single) * TOGETHER_BYTES
 
 
 def _number_in(bytes_left: int) -> int:
-    """Return how many operations fit into `bytes_left`."""
+    """Return about how many operations a window can show if it may add `bytes_left` bytes to the page."""
     single = min(bytes_left // SINGLE_BYTES, SINGLE_AT_MOST)
     return single + max(0, bytes_left - single * SINGLE_BYTES) // TOGETHER_BYTES
 
@@ -145,7 +147,7 @@ def _around(window: PartitionTimeWindow, middle: float) -> PartitionTimeWindow:
 
 
 def _elsewhere(files: RunFiles, every: Sequence[ClientOperation], window: PartitionTimeWindow) -> str:
-    """Say where the operations are that did not fit."""
+    """Say where the operations are that the window leaves out: in which file, and at which times."""
     outside = [each.t0 for each in every if not window.begin <= each.t0 <= window.end]
     if files.origin_ns is None or not outside:
         return f"{FILE} has them"

@@ -24,7 +24,9 @@ STATES = ("acknowledged", "failed", "unknown")
 TOLD_AT_MOST = 4
 """Limits the outputs of one input that are described."""
 ANSWERED_WITHIN_S = 0.002
-"""Limits the seconds between the arrival of an answer at a member and the answer's entry in the history."""
+"""A recorded response counts as a member's answer only if it arrived at most this long before the answer's entry in the
+history.
+"""
 
 
 @dataclass(slots=True)
@@ -168,7 +170,9 @@ class _InputHistory:
                 owner.until[part] = at
 
     def _owner(self, process: int, t: Any) -> _ProcessMembership:
-        """Return the membership of the process at that time."""
+        """Return the membership of the process as of the latest line of the history that was read. `t` is the time of
+        that line.
+        """
         owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
         if owner is None:
             return _ProcessMembership(process, more=", which was no member")
@@ -198,7 +202,9 @@ class _InputHistory:
         return f"The input is {value_text(self.value)} (value {self.value}), at {where}."
 
     def output(self, number: int, sent: Json) -> str:
-        """Describe one output, its transaction and its owner."""
+        """Describe an output: its offset, its transaction, and the member that sent it. `number` counts the outputs
+        from 1.
+        """
         op, value = integer(sent.get("op")), integer(sent.get("v"))
         end = self.ends.get(op, {})
         told, seen = integer(end.get("off")), self.offsets.get(value, -1)
@@ -297,11 +303,11 @@ class _InputHistory:
                 yield each, end
 
     def group(self, process: int) -> Any:
-        """Return the group of a process."""
+        """Return the name of the process's consumer group; None if it has none."""
         return self.settings.get(process, {}).get("group")
 
     def _inside(self, operation: Json) -> str:
-        """Describe the transaction of an operation."""
+        """Describe the transaction of an operation, or say that the operation was in none."""
         txn = self.begun.get(integer(operation.get("x")))
         if txn is None:
             return "outside of any transaction"
@@ -374,6 +380,6 @@ def _sentences(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
 
 
 def _input_of(lines: Iterable[Json], output: int) -> int:
-    """Return the value of the input from which an output was made."""
+    """Return the value of the input that the send of `output` names as its source; -1 if there is no such send."""
     sends = (line for line in lines if line.get("e") == "i" and line.get("v") == output and "src" in line)
     return integer(next(sends, {}).get("src"))

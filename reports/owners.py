@@ -18,7 +18,7 @@ ABOUT = tuple(each.name for each in ANOMALIES)
 """Lists the anomalies that this module explains."""
 QUESTION = "Which members owned it"
 CRASHED = "crashed"
-"""Says how an ownership ends if the process died."""
+"""Is the `how` of an ownership that ended because the process died."""
 
 
 @dataclass(slots=True)
@@ -163,8 +163,8 @@ def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
 
 
 def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
-    """Return the generation that assigned the partition to both processes: the latest one of each ownership, if the two
-    ownerships overlap and these are equal. Else -1.
+    """Return the generation that assigned the partition to both processes; -1 if there is none. Only the latest
+    generation of each ownership counts, and the ownerships must overlap.
     """
     owned = earlier.ended < 0 or earlier.ended > later.assigned_at
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1

@@ -191,7 +191,9 @@ def _timeline(
 
 
 def _transactions(files: RunFiles) -> tuple[TransactionFacts | None, TxnSection | None, str]:
-    """Return the facts about transactions, their section, and the reason if there is none although there should be one.
+    """Return (facts, section, reason). The facts say what the run's transactions did, and the section presents them on
+    the page. The section is None if the run had no transactions, or if it cannot be made. Only in the second case
+    `reason` is not empty.
     """
     found = None
     try:

@@ -29,8 +29,9 @@ class ReplicaOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorySubject:
-    """Describes the subject of a story. `values` and `offsets` are those that the finding names; `t` is None if the
-    finding has no moment.
+    """Describes what one story explains: a broken invariant, or an anomaly in one partition. `values` and `offsets`
+    identify the records that the finding names. `t` is when an invariant broke, in seconds since the load with faults
+    began; None for an anomaly.
     """
 
     name: str
@@ -65,11 +66,11 @@ class StorySubject:
 
     @property
     def where(self) -> str:
-        """Returns TOPIC-NUMBER."""
+        """Returns the name of the partition, such as "orders-3"."""
         return f"{self.topic}-{self.partition}"
 
     def records_in(self, start: int, end: int) -> str:
-        """Name the `records` in [start, end), by offset."""
+        """Return the offsets of `records` in [start, end) in words, such as "records 3 and 5"; empty for none."""
         found = [str(offset) for offset in sorted({offset for offset, _ in self.records}) if start <= offset < end]
         return f"record{'s'[: len(found) > 1]} {' and '.join(found)}" if found else ""
 
@@ -182,7 +183,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> StorySubject
 _SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
 """Matches a batch in an invariant's message, by its offsets [begin, end) and its leader epoch."""
 OFFSETS_AT_MOST = 4
-"""Limits the offsets of a batch in question: the first ones stand for all."""
+"""Limits the offsets that are taken from a batch in an invariant's message: its first offsets represent the rest."""
 
 
 def _broken(files: RunFiles) -> Iterable[StorySubject]:
@@ -209,7 +210,7 @@ def _broken(files: RunFiles) -> Iterable[StorySubject]:
 
 
 def _replica_offsets(replicas: Json) -> Iterable[ReplicaOffsets]:
-    """Yield the replicas in the details of a broken invariant, by broker."""
+    """Yield the state of each replica from the details of a broken invariant, in order of the broker ids."""
     for node in sorted((each for each in replicas if each.isdigit()), key=int):
         told = mapping(replicas[node])
         isr = tuple(sorted(each for each in told.get("isr") or () if isinstance(each, int)))

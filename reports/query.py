@@ -48,7 +48,7 @@ class QueryResult:
 
 
 def query(run_dir: Path, sql: str) -> QueryResult:
-    """Run one SELECT over the views of a run. Raises QueryError."""
+    """Run one statement that only reads, such as SELECT, over the views of a run. Raises QueryError."""
     with opened(run_dir) as connection:
         try:
             statements = connection.extract_statements(sql)

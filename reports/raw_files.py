@@ -38,7 +38,9 @@ OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broke
 
 @dataclass(frozen=True, slots=True)
 class RawFile:
-    """Describes a file by its path from the page's folder."""
+    """Describes a file that a run's page links to. `path` is relative to the run directory, `what` describes the
+    content, and `size` is text, such as "12 kB".
+    """
 
     path: str
     what: str
@@ -46,7 +48,9 @@ class RawFile:
 
 
 def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
-    """Return the files that exist and are not empty. If `sent_only`, leave out those in LOCAL."""
+    """Return the files of a run directory that its page links to, if they exist and are not empty. If `sent_only`,
+    leave out those that `squall export` does not pack (LOCAL).
+    """
     found = [(run_dir / name, what) for name, what in ({} if sent_only else LOCAL).items()]
     found = [*((run_dir / name, what) for name, what in NAMES.items()), *found]
     for node in _nodes(run_dir):
@@ -94,7 +98,7 @@ def _size(path: Path) -> int:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as text for people."""
+    """Return a size in bytes as text, such as "12 kB"."""
     if size < 10_000:
         return f"{size:,} B"
     return f"{size / 1e3:,.0f} kB" if size < 10_000_000 else f"{size / 1e6:,.0f} MB"

@@ -1,4 +1,6 @@
-"""Reads the files of a run for people. Every file may be missing, cut or wrong: that is reported, never hidden."""
+"""Reads the files of a run directory for reports. Every file may be missing, cut off or wrong: that is reported, never
+hidden.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def objects(value: Any) -> list[Json]:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the items of `value` as text if it is a list."""
+    """Return the items of `value` as text if it is a list, else an empty list."""
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
@@ -84,16 +86,17 @@ class RunFiles:
     from_polls: bool = False
     """Is True if the events of `traces` come from polls of the cluster (polled.jsonl): leaders, epochs and ISRs."""
     violations: list[Json] = field(default_factory=list)
-    """Holds the violations of a simulation (violations.json)."""
+    """Lists the invariants that broke in a simulation, as violations.json describes them."""
     overlooked: str = ""
-    """Says that the verdict is valid although the simulator saw a failure (`simulated.overlooked`); then the verdict
-    does not count. Empty if that is not so.
+    """Says which failure the simulator saw although the verdict is valid (`simulated.overlooked`). Such a verdict does
+    not count. Empty if there is none.
     """
     part_names: dict[int, str] = field(default_factory=dict)
-    """Maps the id of a partition in the history to TOPIC-NUMBER."""
+    """Maps the id of a partition in the history to its name, such as "orders-3"."""
     origin_ns: float | None = None
-    """Is the origin of the page's time axis on the run's clock: the begin of the load with faults, as in plans; else
-    the time of the history's header, else the run's begin.
+    """Is the zero of the page's time axis, in ns of the run's clock. It is the begin of the load with faults, because
+    plans count from there, too. If that is not known, it is the time in the history's header, else the begin of the
+    run.
     """
 
     @property
@@ -153,7 +156,9 @@ class RunFiles:
         return None if at is None or begin is None else self.seconds(begin + at * 1e9)
 
     def phase(self, *names: str) -> tuple[float | None, float | None]:
-        """Return (begin, end) in seconds over the phases of these names; None for an unknown time."""
+        """Return the begin of the first and the end of the last of these phases, in seconds on the page's time axis;
+        None for an unknown time.
+        """
         found = [each for each in self.phases if each[0] in names]
         begins = [b for _, b, _ in found if b is not None]
         ends = [e for _, _, e in found if e is not None]
@@ -161,13 +166,17 @@ class RunFiles:
 
     @cached_property
     def phases(self) -> list[tuple[str, float | None, float | None]]:
-        """Lists (name, begin, end) in seconds, in order."""
+        """Lists the phases of the run, such as "load with faults", in order: (name, begin, end), in seconds on the
+        page's time axis. A time is None if it is not known.
+        """
         listed = objects(self.run.get("phases"))
         return [(str(p.get("name")), self.seconds(p.get("began")), self.seconds(p.get("ended"))) for p in listed]
 
     @cached_property
     def sent(self) -> ObservedProduceRequests:
-        """Returns the Produce requests of the load that were observed, with their settings (acks, compression, ...)."""
+        """Returns the Produce requests of the load that brokers or Squall's relay saw, with their settings (acks,
+        compression, ...).
+        """
         return sent_in(self.path)
 
     @property
@@ -400,7 +409,7 @@ them in seconds since the history's header.
 
 
 def _count_from_the_load(files: RunFiles) -> None:
-    """Convert all times to seconds since the load with faults began, as plans use them."""
+    """Make all times count from the begin of the load with faults, like the times in plans."""
     begins = {str(each.get("name")): number(each.get("began")) for each in objects(files.run.get("phases"))}
     begin = begins.get("load with faults") or begins.get("load")
     if begin is None or files.origin_ns is None:

@@ -40,20 +40,22 @@ class RunListEntry:
     name: str
     path: Path
     verdict: str
-    """Is valid, invalid, unknown, or `NO_VERDICT`."""
+    """Says how the run was judged: valid, invalid or unknown; `NO_VERDICT` if it was not judged. A run is invalid also
+    if its night forbids an anomaly that it shows (`squall nightly --never`).
+    """
     began: datetime | None
     workload: str
     where: str
     """Names target and runtime: "squall, process"."""
     configuration: str
-    """Describes the settings on which the durability of a record depends."""
+    """Describes the settings on which the durability of a record depends, such as "acks=all, min ISR 2 of 3"."""
     seed: int | None
     faults: tuple[str, ...]
     """Lists the kinds of the planned faults, each once."""
     landed: int | None
     planned: int | None
     acked: int | None
-    """Counts the acknowledged records; for a run that was judged, also those that were sent after healing."""
+    """Counts the acknowledged records. Once the run is judged, records that were sent after healing are included."""
     p99_ms: float | None
     unavailable_s: float | None
     findings: tuple[str, ...]
@@ -65,7 +67,7 @@ class RunListEntry:
     loss: str
     """Describes in a line the permitted loss of acknowledged records; empty if there is none."""
     bytes: int
-    """Gives the size of all files on disk."""
+    """Gives the total size of the files in the run directory."""
 
     @property
     def landed_of(self) -> str:
@@ -103,7 +105,8 @@ def one(path: Path) -> RunListEntry:
 
 
 def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
-    """Return the anomalies of a run that its configuration permits and its night forbids; empty for a run of no night.
+    """Return the anomalies of a run that its configuration permits and its night forbids (`squall nightly --never`);
+    empty for a run of no night.
     """
     return _NightOfRunFolder(run.parent).forbids(run.name, verdict)
 
@@ -114,7 +117,7 @@ def plan_of(path: Path) -> Json:
 
 
 class _NightOfRunFolder:
-    """Finds the night to which the runs of a folder belong, if there is one."""
+    """Finds the nightly session (a night) that made the runs of a folder, if one did."""
 
     def __init__(self, root: Path) -> None:
         folder = root.resolve().parent
@@ -130,7 +133,9 @@ class _NightOfRunFolder:
         self._attempts = {Path(each.run).name: each for each in attempts if each.run}
 
     def forbids(self, run: str, verdict: Json) -> tuple[str, ...]:
-        """Return the anomalies found in a run that the run's configuration permits and its night forbids."""
+        """Return the anomalies that a run shows, that its configuration permits, and that its night forbids
+        (`--never`).
+        """
         attempt = self._attempts.get(run)
         if attempt is None or self._night is None:
             return attempt.unexpected if attempt else ()
@@ -178,7 +183,7 @@ def _moment(wall_ms: float) -> datetime | None:
 
 
 def _bytes_of(path: Path) -> int:
-    """Return the bytes of all files below a folder. Files of a run in progress may vanish meanwhile."""
+    """Return the total size of all files below a folder, in bytes. Files of a run in progress may vanish meanwhile."""
     total = 0
     for each in path.rglob("*"):
         with suppress(OSError):

@@ -87,10 +87,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     stretch = np.cumsum(ends & ok)
 
     def writes(acknowledged: bool) -> tuple[Any, Any]:
-        """Return two arrays, (first, last), with an entry for each stretch of time between two successive
-        acknowledgements. `first` is the time in the stretch from which a write waited, and `last` the time from which
-        none waited any more; both are NaN if none waited. If `acknowledged`, only writes that were acknowledged in the
-        end count; else only the others.
+        """Return when writes waited in each stretch of time between two successive acknowledgements, as two arrays. The
+        first has the earliest moment in the stretch at which a write waited, the second the latest one; both are NaN if
+        none waited. If `acknowledged`, only writes that were acknowledged in the end count; else only the others.
         """
         first, last = np.full((2, len(t) + 1), np.nan)
         waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)

@@ -40,23 +40,25 @@ class ConfigurationNight:
     """
     recovery_ms: float | None
     p99_ms: float | None
-    """Gives the median of the p99 latencies of the night's runs; `p99_faulty_ms` counts only sends during faults."""
+    """Gives the median over the night's runs of the p99 latency without faults. `p99_faulty_ms` is the same for sends
+    during faults.
+    """
     p99_faulty_ms: float | None
 
     @property
     def unknown(self) -> int:
-        """Counts the items (see `runs`) that ended without a verdict."""
+        """Counts the items (a configuration with faults and a seed) whose last attempt has no verdict."""
         return self.runs - self.valid - self.invalid
 
 
 @dataclass(frozen=True, slots=True)
 class FindingHistory:
-    """Describes the findings with one cause in the runs of a configuration, over the nights."""
+    """Describes one anomaly with one cause in the runs of a configuration, over the nights."""
 
     anomaly: str
     cause: str
     wrong: bool
-    """Is True if the finding is not permitted by its configuration, or forbidden by a night that had it."""
+    """Is True if the configuration does not permit the finding, or if the nights that had it forbid it (`--never`)."""
     nights: tuple[str, ...]
     runs: tuple[Row, ...]
     """Lists the finding's rows, the latest first."""
@@ -70,8 +72,8 @@ class ConfigurationHistory:
     nights: tuple[ConfigurationNight, ...]
     """Lists the nights, the latest first."""
     findings: tuple[FindingHistory, ...]
-    """Lists the findings: those that are not permitted, then the others, each group by its latest night, the latest
-    first.
+    """Lists the findings: first those that need a look (`FindingHistory.wrong`), then the others. Both groups begin
+    with the finding that was seen last.
     """
     series: tuple[MeasureSeries, ...]
     runs: tuple[Row, ...]
@@ -93,7 +95,7 @@ def configurations_of(
     nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[MeasureSeries]
 ) -> list[ConfigurationHistory]:
     """Return the results of each configuration over the nights, sorted by the configuration's name. `nights` is in
-    order of time, and `runs` and `findings` belong to these nights.
+    order of time; `runs`, `findings` and `series` (the measures of each configuration) belong to these nights.
     """
     order = {row["night"]: place for place, row in enumerate(nights)}
     every = list(series)

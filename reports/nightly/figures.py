@@ -23,10 +23,12 @@ from squall.reports.nightly.table import DurabilityCell, duration, share
 from squall.reports.nightly.trends import MEASURES, MeasureSeries
 
 ROWS = 24
-"""Limits the configurations in the figure: the gravest are shown."""
+"""Limits the rows of the figure that `glance` draws, each a configuration under one class of faults. The gravest are
+shown.
+"""
 SERIES = 8
-"""Limits the configurations in the figure of trends. Those with most changes come first, then those that were measured
-in most nights.
+"""Limits the configurations in the figure of trends. Those whose measures changed most often come first, then those
+that were measured in most nights.
 """
 MARKERS = {("squall", "docker"): "D", ("kafka", "process"): "s", ("kafka", "docker"): "p"}
 """Maps (target, runtime) to a marker of matplotlib. All other pairs have a circle if the target is Squall, else a
@@ -220,7 +222,7 @@ def _pane(axis: Any, series: MeasureSeries | None, nights: Sequence[str]) -> Non
 
 
 def _day(night: str) -> str:
-    """Return the shortest part of a night's name that identifies the night."""
+    """Return a short label for a night: its month and day, or the first 10 letters of a name that is no timestamp."""
     found = re.match(r"(\d{4})(\d\d)(\d\d)T", night)
     return f"{found[2]}-{found[3]}" if found else night[:10]
 
@@ -235,8 +237,8 @@ def _in_words(series: MeasureSeries) -> str:
 
 
 def inline(figure: Any, name: str, title: str, description: str) -> str:
-    """Return the SVG for use inside a page: without prolog, with a title and a description, in colours of the page's
-    mode.
+    """Return the SVG for use inside a page: without prolog, with a title and a description, in the colours of the
+    page's light or dark mode.
     """
     out = io.StringIO()
     # No date, so that the same night has the same page.

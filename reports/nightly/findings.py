@@ -160,8 +160,8 @@ def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
 
 
 def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
-    """Return the story's lines up to the one that says that `invariant` is broken, at most STORY; lines after it cannot
-    be the cause. `lines` holds (time, text).
+    """Return lines of a story, at most STORY, that end with the one that says that `invariant` is broken. Later lines
+    cannot be the cause. `lines` holds (time, text).
     """
     at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
     return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]

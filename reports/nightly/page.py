@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 
 def render(night: Path, report: NightlyReport, name: str = FILE) -> Path:
-    """Write `night`/report/`name` and a page for each configuration beside it. Return the path of `name`."""
+    """Write the night's page to `night`/report/`name`, and a page for each configuration to the same folder. Return the
+    path of the night's page.
+    """
     folder = night / FOLDER
     folder.mkdir(exist_ok=True)
     shared = {
@@ -89,7 +91,9 @@ def explain(night: Path, row: table.Row) -> str:
 
 
 def link_of(night: Path, row: table.Row) -> str:
-    """Return the link from the page to the page of a run, or to its directory; empty if the directory is gone."""
+    """Return the link from the night's page to the page of a run, or to the run's directory if it has no page; empty if
+    the directory is gone.
+    """
     run = run_of(night, row)
     if run is None:
         return ""
@@ -98,13 +102,16 @@ def link_of(night: Path, row: table.Row) -> str:
 
 
 def night_link(night: Path, name: str) -> str:
-    """Return the link from the page to the page of another night beside it; empty if there is none."""
+    """Return the link from a page of `night` to the page of the night `name` in the same folder. Empty if that page
+    does not exist, or if `name` is this night.
+    """
     page = night.resolve().parent / name / FOLDER / FILE
     return quote(f"../../{name}/{FOLDER}/{FILE}") if page.exists() and name != night.resolve().name else ""
 
 
 def run_of(night: Path, row: table.Row) -> Path | None:
-    """Return the directory of a row's run, in this night or in another night beside it; None if the directory is gone.
+    """Return the directory of the run that `row` names: below `night`, or below another night in the same folder. None
+    if it is gone.
     """
     own = night if row["night"] in ("", night.resolve().name) else night.resolve().parent / row["night"]
     run = own / row["run"]

@@ -44,16 +44,18 @@ class NightlyReport:
     """Holds the content of the page about a night and the nights before it."""
 
     night: Row
-    """Is the night's row of the store."""
+    """Summarizes the night, as the nightly store does: begin, end, exit code, and the items that did not run."""
     scope: str
-    """Says in words which runs the table covers."""
+    """Says in words which runs the durability table covers."""
     runs: tuple[Row, ...]
-    """Lists the night's runs, those that need a look first."""
+    """Lists the night's runs by verdict: invalid ones first, valid ones last."""
     cells: tuple[DurabilityCell, ...]
     found: tuple[FindingStatus, ...]
     gone: tuple[FindingStatus, ...]
     permitted: tuple[Row, ...]
-    """Lists the findings of the night that its configurations permit."""
+    """Lists the findings of the night that need no look: their configuration permits them, and the night does not
+    forbid them.
+    """
     nights: tuple[Row, ...]
     """Lists all nights that are compared, this one last."""
     trends: Trends
@@ -65,14 +67,16 @@ class NightlyReport:
 
     @property
     def counting(self) -> list[Row]:
-        """Returns the attempt that counts of each item (a configuration with faults and a seed): the item's final
-        attempt.
+        """Returns the last attempt of each item (a configuration with faults and a seed). Earlier attempts do not
+        count.
         """
         return [run for run in self.runs if run["counts"]]
 
     @property
     def verdicts(self) -> Counter[str]:
-        """Counts the items of each verdict."""
+        """Maps each verdict to the number of items whose last attempt has it. An item is a configuration with faults
+        and a seed.
+        """
         return Counter(run["verdict"] for run in self.counting)
 
     @property
@@ -353,8 +357,8 @@ def _with_night_verdict(run: Row) -> Row:
 
 
 def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
-    """Return a cell of the durability table in which each run has its verdict from `runs`, so that anomalies that a
-    night forbids make a run invalid here, too.
+    """Return a cell of the durability table with its runs' verdicts from `runs`. There, an anomaly that its night
+    forbids makes a run invalid, too; Spark, which made the cell, does not know that.
     """
     verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
     behind = [

@@ -15,9 +15,9 @@ NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
 GRAVITY = (NEW, EXPIRED, KNOWN, ACCEPTED)
 """Lists the states of findings, the gravest first."""
 NO_CAUSE = "nothing that the brokers' traces tell"
-"""Is the cause of a finding whose cause is not known."""
+"""Is the text in place of a cause if the brokers' traces do not show the cause."""
 BROKEN = "This must always hold, and did not: "
-"""Precedes the rule of a broken invariant of the simulator in the cause of a finding."""
+"""Begins the `cause` of a finding that comes of a broken invariant of the simulator. The invariant's rule follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class FindingStatus:
 
     @property
     def runs(self) -> int:
-        """Counts the runs that show the finding."""
+        """Counts the runs in `rows`, which all show the finding."""
         return len({(row["item"], row["attempt"]) for row in self.rows})
 
     @property
@@ -114,7 +114,8 @@ class FindingCard:
 
 
 def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[FindingCard]:
-    """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
+    """Group the findings by cause and broken promise. The cards with new findings come first, then those about lost
+    records, then those whose cause is known.
 
     `nights` lists all nights that are compared, in order. Their names need not sort in that order.
     """
@@ -136,19 +137,23 @@ def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:
 
 
 def wrong(row: Row) -> bool:
-    """Return whether a finding needs a look: its configuration does not permit it, or its night forbids it."""
+    """Return whether a finding needs a look: its configuration does not permit it, or its night forbids it whatever the
+    configuration permits (`squall nightly --never`).
+    """
     return row["permitted"] is False or bool(row["unexpected"])
 
 
 def identity(row: Row) -> tuple[str, ...]:
     """Return the key that rows of the same finding share: the fingerprint, the target ("squall" or "kafka"), the broken
-    promise, and "never" if only the night forbids the finding.
+    promise, and "never" if the configuration permits the finding but the night forbids it (`--never`).
     """
     return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
 
 def _promise(row: Row) -> str:
-    """Return the promise that a finding breaks. Every configuration promises the simulator's invariants."""
+    """Return the promise of the run's configuration that the finding breaks; empty for a broken invariant, because
+    every configuration promises that invariants hold.
+    """
     return "" if row["cause"].startswith(BROKEN) else row["promise"]
 
 
@@ -157,7 +162,7 @@ def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[li
     are missing in the latest one. `nights` is in order of time.
 
     `findings` holds the rows of all these nights. A finding that its configuration permits is left out, unless its
-    night forbids it.
+    night forbids it (`--never`).
     """
     by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in filter(wrong, findings):
@@ -192,7 +197,7 @@ def with_accepted(
 
 
 Place = tuple[str, str, str]
-"""Is configuration, target and runtime."""
+"""Identifies where a finding is tested: (configuration, target, runtime)."""
 
 
 def places_tested(runs: Iterable[Row]) -> frozenset[Place]:

@@ -39,7 +39,9 @@ class DurabilityCell:
     runtime: str
     tried: int
     runs: int
-    """Counts the runs with a verdict: all other figures are of these runs."""
+    """Counts the measured runs with a verdict. All other figures but `tried`, `invalid` and `unknown` are of these
+    runs.
+    """
     invalid: int
     unknown: int
     promise: str
@@ -50,7 +52,7 @@ class DurabilityCell:
     lost: int
     lost_unacknowledged: int
     losing: int
-    """Counts the runs that lost something."""
+    """Counts the runs that lost at least one record."""
     duplicated: int
     lost_tails: int
     lost_tail_records: int | None
@@ -96,12 +98,14 @@ class DurabilityCell:
 
     @property
     def broken(self) -> bool:
-        """Is True if the configuration lost or duplicated records although it promises not to."""
+        """Is True if a run is invalid, or if records were lost or duplicated although the configuration promises that
+        none are.
+        """
         return bool(self.invalid or (self.lost and not self.may_lose) or (self.duplicated and not self.may_double))
 
     @property
     def where(self) -> str:
-        """Returns target and runtime."""
+        """Returns the target and the runtime as text, such as "squall, docker"."""
         return f"{self.target}, {self.runtime}"
 
     @property
@@ -124,7 +128,7 @@ class DurabilityCell:
 
 
 def cells_of(rows: Sequence[Row]) -> list[DurabilityCell]:
-    """Return the table's cells, the gravest first, then by configuration."""
+    """Return the table's cells, those with a broken promise first, then by configuration."""
     return sorted(map(_cell, rows), key=lambda cell: (not cell.broken, cell.configuration, cell.classes, cell.where))
 
 
@@ -158,12 +162,12 @@ def _ms(histogram: dict[int, int], fraction: float) -> float | None:
 
 
 def count(value: float | None) -> str:
-    """Return a number of records as text; empty for None."""
+    """Return a number of records as text, such as "12,345"; empty for None."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent, with two significant digits."""
+    """Return a share as a percentage, such as "12.3%" or "0.012%"; empty for None."""
     if value is None:
         return ""
     if not value:
@@ -173,12 +177,12 @@ def share(value: float | None) -> str:
 
 
 def amount(value: float) -> str:
-    """Return a mean of counts as text."""
+    """Return a mean number of records as text, such as "12" or "0.25"."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def duration(ms: float | None) -> str:
-    """Return a duration in ms or seconds as text; empty for None."""
+    """Return a duration as text, such as "15 s" or "250 ms"; empty for None."""
     if ms is None:
         return ""
     if ms >= 10_000:

@@ -18,14 +18,14 @@ MEASURES = (
     ("p99_ms", "p99 without faults"),
     ("p99_faulty_ms", "p99 with faults"),
 )
-"""Lists the measured columns of runs, with their names."""
+"""Lists (column in the row of a run, name on the page) for each measure that is followed over the nights."""
 PROVEN = (VALID, INVALID)
 UNPROVEN = (UNKNOWN, NO_VERDICT)
 
 
 @dataclass(frozen=True, slots=True)
 class NightSummary:
-    """Holds the counts of one night for the list of nights."""
+    """Holds one row of the page's list of nights: the night's counts of runs, findings and lost records."""
 
     night: str
     began: str
@@ -88,14 +88,16 @@ class Trends:
 
     @property
     def changed(self) -> list[tuple[MeasureSeries, ChangePoint]]:
-        """Returns every change, the latest first."""
+        """Returns (series, change point) for each change of a measure over the nights, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
         order = [each.night for each in self.nights]
         return sorted(found, key=lambda pair: (order.index(pair[0].nights[pair[1].at]), pair[0].name), reverse=True)
 
 
 def trends_of(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Trends:
-    """Return the trends over `nights`, which are in order."""
+    """Return the counts, flaky items and measures of `nights`, which are in order of time. `runs` and `findings` hold
+    these nights' rows.
+    """
     order = {night["night"]: number for number, night in enumerate(nights)}
     return Trends(tuple(_counts(nights, runs, findings)), tuple(_flaky(runs, order)), tuple(_series(nights, runs)))
 

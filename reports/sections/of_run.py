@@ -8,8 +8,8 @@ from squall.workloads.section import WorkloadSection
 
 
 def section_of(files: RunFiles) -> tuple[WorkloadSection | None, str]:
-    """Return the section, and a reason. The section is None if the workload has none. The reason is empty, unless the
-    figures cannot be shown.
+    """Return (section, reason). The section is the one that the run's workload adds to the report; None if it adds
+    none. The reason is empty, or says why the workload's figures cannot be shown.
     """
     figures = mapping(files.verdict.get("workload"))
     if not figures:

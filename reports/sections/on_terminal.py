@@ -19,7 +19,7 @@ GRAVITY: tuple[Tone, ...] = ("good", "mark", "neutral", "bad")
 
 
 def drawn(section: WorkloadSection, width: int) -> Iterator[RenderableType]:
-    """Yield the section's parts, from the top."""
+    """Yield the section's title, sentence, timeline and tables, in this order, for a terminal of `width` columns."""
     yield Text(section.title, style="bold")
     yield Text(section.sentence)
     if section.strip is not None:

@@ -27,7 +27,7 @@ OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85, "mark": 0.85}
 
 
 def strip_svg(strip: TimelineStrip) -> str:
-    """Draw the timeline. Each bar's title describes it."""
+    """Draw the timeline. Each bar has a tooltip that describes the bar."""
     height = TOP + LANE * len(strip.lanes) + AXIS
     whole = height + (LEGEND if strip.legend else 0)
     parts = [
