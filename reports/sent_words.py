@@ -1,4 +1,4 @@
-"""Says which settings producers were asked for, and which they sent. Pure."""
+"""Compares the settings that the plan requests of producers with the settings in their Produce requests. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def acks_text(acks: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """Holds the settings that a producer was asked for, by the plan or by the settings of its process."""
+    """Holds the settings that a producer is to use, by the plan or by the settings of its process."""
 
     acks: int = -1
     idempotence: bool = True
@@ -46,7 +46,7 @@ def asked_of(*settings: Json) -> RequestedSettings:
 
 @dataclass(frozen=True, slots=True)
 class UnrequestedSetting:
-    """Describes a setting that a producer sent although it was asked for another one."""
+    """Describes a setting in a producer's requests that differs from the requested one."""
 
     brief: str
     text: str
@@ -75,7 +75,7 @@ def differences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]
 
 
 def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]) -> str:
-    """Say which acks a producer sent, and which it was asked for if they differ."""
+    """Say which acks a producer sent, and also the requested ones if they differ."""
     wanted = f"acks={acks_text(asked.acks)}"
     if mixed := _mixed(sent, _acks):
         return f"{mixed[0]}; {wanted} asked"
@@ -125,7 +125,9 @@ def sent_sentences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettin
 
 
 def _sum_text(alike: Sequence[ProduceRequestSettings]) -> str:
-    """Add up the requests of several client ids that had the same settings."""
+    """Return how many requests several client ids sent with the same settings, and these settings, as in "1,200 (of 3
+    client ids) with acks=all, ...". `alike` has an entry for each client id.
+    """
     most = replace(alike[0], in_flight=max(each.in_flight for each in alike))
     of = f" (of {len(alike)} client ids)" if len(alike) > 1 else ""
     return f"{sum(each.requests for each in alike):,}{of} with {settings_text(most)}"

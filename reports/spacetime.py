@@ -30,8 +30,8 @@ from squall.reports.story_logs import ReconstructedReplica
 from squall.reports.story_moments import StoryMoment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
-"""Lists the colours of Okabe and Ito, which people with any colour vision can distinguish; their orange-red is for
-faults.
+"""Lists the colours of leader epochs: those of Okabe and Ito, which people with any colour vision can distinguish.
+Their orange-red is for faults.
 """
 FAULT = "#d55e00"
 _HEAD_H = 104
@@ -99,13 +99,13 @@ def colour_of_epoch(epoch: int) -> str:
 
 
 def text_svg(x: float, y: float, text: str, classes: str = "") -> str:
-    """Return a line of text with these classes of STYLE."""
+    """Return a line of text as SVG. `classes` are CSS classes that STYLE defines."""
     named = f' class="{classes}"' if classes else ""
     return f'<text x="{x:.1f}" y="{y:.1f}"{named}>{escape(text)}</text>'
 
 
 def line_svg(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, more: str = "") -> str:
-    """Return a straight line."""
+    """Return a straight line as SVG. `more` is text with further attributes of the element."""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width:g}"'
         f"{' ' + more if more else ''}/>"
@@ -240,7 +240,7 @@ def _losses(layout: DiagramLayout) -> Iterable[str]:
 
 
 class _MessageArrow(NamedTuple):
-    """Holds the drawing of a message's arrow: its head is drawn above the words, its shaft below them."""
+    """Holds the SVG of a message's arrow in two parts: the picture's words cover the shaft, but not the head."""
 
     shaft: str
     head: str

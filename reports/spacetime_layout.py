@@ -24,11 +24,11 @@ at full size.
 """
 LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
 LETTER_W, HEAD_LETTER_W = 6.7, 7.6
-"""These are the approximate widths of a letter in a label and in a head."""
+"""These are the approximate widths, in px, of a letter in a label and in the head of a lane."""
 TEXT_DX = 18
 CELLS_AT_MOST = 8
 _WAIT_S = 0.5
-"""The length of a wait is written beside its gap if the wait is at least this long."""
+"""The picture says how much time passed between two rows if it was at least this many seconds."""
 _SHOW_LOG = ("leads", "follows", "truncates", "recovers", "appends", "copies", "broken", "fault", "leaderless", "told")
 
 
@@ -41,7 +41,7 @@ class DiagramRow:
     y: float = 0.0
     height: float = 0.0
     wait: float = 0.0
-    """Gives the seconds since the row before if they are to be written; else 0."""
+    """Gives the seconds since the row before; 0 if they are too few to be written in the picture (_WAIT_S)."""
 
 
 @dataclass
@@ -138,7 +138,9 @@ def _height(moment: StoryMoment, lanes: dict[str, tuple[float, float]], window: 
 
 
 def shows_log(moment: StoryMoment, window: tuple[int, int]) -> bool:
-    """Return whether the log is drawn beside a moment."""
+    """Return whether a log is drawn beside a moment: only if the moment's kind concerns logs, such as a truncation, if
+    the broker's log is known, and if `window` has offsets.
+    """
     return moment.replica is not None and window[0] < window[1] and moment.kind in _SHOW_LOG
 
 

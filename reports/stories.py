@@ -68,8 +68,9 @@ _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
 def causes_of(lines: Iterable[StoryLine]) -> list[str]:
-    """Return the events of a story that may be the cause (`StoryLine.grave`), except the line that begins with
-    NOT_READ. Their texts come from `in_common`, so that one event has the same text for all records that it affected.
+    """Return the events that may be the cause (`StoryLine.grave`), as texts without record offsets: one event has the
+    same text for all records that it affected. The line "No final read has returned it" is left out, because it is an
+    effect.
     """
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 

@@ -47,7 +47,7 @@ class PartitionStory:
     moments: list[StoryMoment]
     left_out: int
     ends: list[str]
-    """Describes each log at the end, a sentence each."""
+    """Describes each broker's log after the last event, and differences between logs, a sentence each."""
     lanes: list[str]
     """Lists producers, brokers by id as text, and readers, in the order of the picture."""
     all_moments: StoryMoments = field(default_factory=StoryMoments)
@@ -57,7 +57,7 @@ class PartitionStory:
 
     @property
     def exact(self) -> bool:
-        """Is True if every append is known."""
+        """Is True if traces show every append; if not, log ends and high watermarks may be lower bounds."""
         return self.all_moments.exact
 
     @property
@@ -214,8 +214,8 @@ def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment],
 
 
 def text_of(story: PartitionStory, width: int = 100, beside: Iterable[str] = ()) -> str:
-    """Return the story as plain text: its subject, numbered sentences with times, and the end. `beside` holds further
-    paragraphs.
+    """Return the story as plain text: title, summary, numbered sentences with times, and the logs after the last event.
+    `beside` holds further paragraphs.
     """
     lines = [story.title, "=" * len(story.title), ""]
     lines += _wrapped(story.summary, width)
@@ -283,7 +283,9 @@ def _legend(record: LabelledRecord, facts: PartitionFacts | None) -> str:
 
 
 def summary_of(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> str:
-    """Summarise the story in two or three sentences."""
+    """Summarise the finding: settings that differ from the requested ones, and when and why each record in question was
+    lost.
+    """
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
     differs = _differs(facts, records)
@@ -330,8 +332,8 @@ def _nowhere(facts: PartitionFacts, record: LabelledRecord, records: Sequence[La
 
 
 def _differs(facts: PartitionFacts, records: Sequence[LabelledRecord]) -> list[UnrequestedSetting]:
-    """Return the settings that the producers of the records in question sent although they were asked for others.
-    Without such records, all producers count.
+    """Return the unrequested settings in the requests of the producers of the records in question; of all producers if
+    no record is in question.
     """
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
@@ -361,7 +363,7 @@ def _causes(record: LabelledRecord, told: StoryMoments) -> str:
 
 
 def _ends(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> list[str]:
-    """Describe each log at the end, and the offset where two of them differ."""
+    """Describe each broker's log after the last event, and the offset where two of the logs differ."""
     found = []
     exact = told.exact
     for node in sorted(told.logs.replicas):
@@ -387,7 +389,7 @@ _LOGS_DIFFER = ("replicas-agree", "replica-divergence")
 
 
 def _differences(told: StoryMoments, records: Sequence[LabelledRecord]) -> Iterable[str]:
-    """Yield the differences of two logs that hold records of different epochs below both high watermarks."""
+    """Yield a sentence for each two logs that hold records of different epochs at an offset below both HWs."""
     replicas = [told.logs.replicas[node] for node in sorted(told.logs.replicas)]
 
     def name(offset: int, epoch: int | None) -> str:

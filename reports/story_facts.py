@@ -134,9 +134,9 @@ class PartitionFacts:
     slots: dict[int, int] = field(default_factory=dict)
     """Maps a process to the number of its producer in the plan."""
     asked: RequestedSettings = RequestedSettings()
-    """Holds the settings that the plan asked of producers."""
+    """Holds the settings that the plan requests of all producers."""
     asked_of: dict[int, RequestedSettings] = field(default_factory=dict)
-    """Maps a process to the settings that it was asked for."""
+    """Maps a producer's process to the settings that it is to use, by the plan or by its own settings."""
     programs: set[int] = field(default_factory=set)
     """Holds the processes that are a program under test: their settings are known only from observed requests."""
     fresh: set[int] = field(default_factory=set)
@@ -171,8 +171,8 @@ class PartitionFacts:
         return max([*ends, *(seen.offset + 1 for seen in self.seen)], default=0)
 
     def acks_of(self, process: int) -> int | None:
-        """Return the acks that a process sent; if no request was observed and it is a client of Squall's, the acks that
-        it was asked for. Return None if they are not known, or if it sent several.
+        """Return the acks that a process sent. If no request was observed and it is a client of Squall's, return the
+        acks that it was to use. Return None if they are not known, or if it sent several.
         """
         sent = {each.acks for each in self.requests.of_process(process)}
         if sent:
@@ -180,7 +180,7 @@ class PartitionFacts:
         return None if process in self.programs else self.asked_of.get(process, self.asked).acks
 
     def acks_words(self, process: int) -> str:
-        """Say which acks a process sent, and which it was asked for if they differ or no request was observed."""
+        """Say which acks a process sent, and also the requested ones if they differ or if no request was observed."""
         asked, sent = self.asked_of.get(process, self.asked), self.requests.of_process(process)
         if sent:
             return acks_words(asked, sent)

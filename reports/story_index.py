@@ -42,7 +42,7 @@ class RenderedStory:
 
 
 RECORDS_AT_MOST = 4
-"""Limits the records that `RenderedStory.answers` describe, in a story about transactions."""
+"""`RenderedStory.answers` describe at most this many records in a story about transactions."""
 TIME = "Time runs downwards, in seconds since the load began; idle time is cut short."
 CAPTION = (
     f"{TIME} Arrows are messages that mattered. LEO: where a log ends. HW: the high watermark as that broker knew it."

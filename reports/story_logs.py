@@ -66,7 +66,9 @@ class ReconstructedReplica:
         self.leo = end
 
     def copy(self, start: int, end: int, source: ReconstructedReplica | None, epoch: int) -> None:
-        """Copy [start, end) from `source`; offsets that `source` is not known to hold get `epoch`."""
+        """Copy the records at [start, end) from `source`; offsets that `source` is not known to hold are written with
+        the leader epoch `epoch`.
+        """
         at = start
         for each in source.stretches if source is not None else ():
             low, high = max(each.start, at), min(each.end, end)

@@ -1,4 +1,6 @@
-"""Defines the parts of a story: moments, each of one lane, and the words that they share. Pure."""
+"""Defines the moments of a partition's story, each in the lane of one broker or client, and texts that several of them
+use. Pure.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ class PartitionStateAtAck:
 
 @dataclass
 class StoryMoments:
-    """Holds all moments, and the logs at the end."""
+    """Holds all moments of a partition, and in `logs` the brokers' logs after the last event."""
 
     moments: list[StoryMoment] = field(default_factory=list)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
@@ -91,7 +93,9 @@ class StoryMoments:
 
 
 def offsets_of(replica: ReconstructedReplica, *, surely: bool = True) -> str:
-    """Return LEO and HW in a few letters."""
+    """Return the log end offset and high watermark for a label, as in "LEO 7 · HW 5". If not `surely`, they are lower
+    bounds, as in "LEO ≥ 7 · HW ≥ 5".
+    """
     least = "" if surely else "≥ "
     return f"LEO {least}{replica.leo} · HW {least}{replica.hw}"
 

@@ -28,8 +28,8 @@ class PolledRange(NamedTuple):
 
 
 class InvalidPosition(NamedTuple):
-    """Describes a reader whose position was found invalid, for the reason `kind` (one of THROWN). `log_start` and `end`
-    are the start and end of the leader's log.
+    """Describes a reader whose position was found invalid. `kind` is one of THROWN: the log was truncated below the
+    position, or the position is outside of the log. `log_start` and `end` are the start and end of the leader's log.
     """
 
     t: float

@@ -128,7 +128,7 @@ class _StoryBuilder:
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
     def _names_in(self, start: int, end: int) -> list[LabelledRecord]:
-        """Return the records of `_records_in_logs` whose offset is in [start, end)."""
+        """Return the named records with offsets in [start, end) that were sent by now and not dropped as duplicates."""
         return [each for each in self._records_in_logs() if start <= each.offset < end]
 
     def _hold(self, replica: ReconstructedReplica) -> list[str]:
@@ -211,7 +211,7 @@ class _StoryBuilder:
                    about=(record.name,))  # fmt: skip
 
     def _final_read_results(self) -> None:
-        """Say what the final reads found of the records in question, at the end of the last of them."""
+        """Note what the final reads found of each record in question, at the time when the last final read ended."""
         assert self._facts.final_reads is not None
         for record in self._records:
             if not record.is_subject:

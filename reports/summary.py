@@ -49,8 +49,8 @@ def stuck_clients(verdict: Json) -> dict[str, str]:
 
 
 def unavailable_to(verdict: Json) -> dict[str, str]:
-    """Map a partition to its stuck client (`stuck_clients`). Partitions whose longest time without an acknowledgement
-    ended before healing are left out.
+    """Map a partition to the client that got no acknowledgement there for too long while fresh clients did. Partitions
+    whose longest time without an acknowledgement ended before healing are left out.
     """
     metrics = mapping(verdict.get("metrics"))
     healed = number(mapping(metrics.get("after_healing")).get("healed_s")) or 0.0
@@ -87,7 +87,9 @@ def _of_client(entry: Json) -> str:
 
 
 def _of_member(entry: Json) -> str:
-    """Say what a blamed group member did."""
+    """Return a sentence such as "The program under test did this: ...": the reason of a finding that blames group
+    members.
+    """
     why = str(entry.get("why") or "").removeprefix("not permitted: ")
     return f"{why[:1].upper()}{why[1:]}."
 

@@ -31,7 +31,7 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def views(context: MeasurementContext) -> tuple[str, ...]:
-    """Return the names of the views that the statements read."""
+    """Return the names of the Spark views of a history that the queries COUNTS and GAPS read."""
     more = ("txns", "txn_values", "records") if context.transactions else ()
     return "standing", "told", "txns", "inits", *more
 
@@ -62,8 +62,9 @@ tries as (
     where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
-"""Selects the rows of `squall.checkers.measured_producers.TransactionAttempt`. The column `first` is the lowest process
-that used the attempt's transactional id.
+"""Defines the table `tries`, with a row for each attempt with a transactional id: a transaction that ended or failed,
+or an InitProducerId that failed (`squall.checkers.measured_producers.TransactionAttempt`). The column `first` is the
+lowest process that used the id.
 """
 
 COUNTS = f"""
@@ -346,7 +347,9 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
 
 
 def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> MeasurementRow:
-    """Return a row of COUNTS or GAPS as a `MeasurementRow`, with only those `numbers` that its measure has."""
+    """Convert a result row of the query COUNTS or GAPS to a `MeasurementRow`. Numbers that the measure does not use are
+    left out.
+    """
     choose = _COUNTED.get(name)
     return MeasurementRow(name, a, b, tuple(choose(numbers) if choose else numbers))
 

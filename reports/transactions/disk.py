@@ -1,8 +1,7 @@
-"""Reads transactions from the brokers' own logs if no trace shows them: Apache Kafka writes no trace, and keeps its
-logs.
+"""Reads transactions from the brokers' partition logs on disk if no trace shows them: Apache Kafka writes no trace.
 
-A run directory holds the logs after a run that was not `valid`. Their times are the brokers' wall clock, in ms, and are
-shown as the end of that millisecond, so that no effect comes before its cause.
+A run directory holds these logs after a run that was not `valid`. Their times are the brokers' wall clock, in ms, and
+are shown as the end of that millisecond, so that no effect comes before its cause.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from squall.reports.transactions.observed import (
 from squall.reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
 
 CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
-"""These are the lanes beside those of partitions, which have the partition's name."""
+"""These are the names of the lanes that are no partition's. A partition's lane has the partition's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def length_text(seconds: float) -> str:
 
 
 def letter_of(number: int) -> str:
-    """Return the name of a transaction's record by its number, from 0."""
+    """Return a name for a transaction's record by its number: "A" for 0, "Z" for 25, "A1" for 26."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 

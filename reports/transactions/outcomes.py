@@ -41,7 +41,7 @@ _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write"
 
 
 def outcome_of(txn: ObservedTxn) -> str:
-    """Return the transaction's outcome, one of WORDS."""
+    """Return the outcome, a key of WORDS: committed, aborted by client or coordinator, left open, or unknown."""
     decided = txn.decision
     if txn.state == ACKNOWLEDGED and txn.how in (COMMIT, ABORT):
         return COMMITTED if txn.how == COMMIT else BY_CHOICE
@@ -135,7 +135,7 @@ def ended_at(txn: ObservedTxn) -> float | None:
 
 
 def last_sign_of(txn: ObservedTxn) -> float:
-    """Return the latest known moment of the transaction."""
+    """Return the latest time at which something of the transaction is known to have happened."""
     times = [txn.began, txn.asked, txn.done, *(state.t for state in txn.states), *(mark.t for mark in txn.markers)]
     times += [each for part in txn.parts for each in (part.sent.sent, part.sent.done)]
     return max(each for each in times if each is not None)
@@ -211,7 +211,9 @@ def _is_marked(txn: ObservedTxn, found: TransactionFacts) -> bool:
 def visible_at(
     txn: ObservedTxn, found: TransactionFacts, partition: str, isolation: int = READ_COMMITTED
 ) -> float | None:
-    """Return when a reader of this isolation level got its first record in the partition; None if none did."""
+    """Return when a reader of this isolation level first got one of the transaction's records in `partition`; None if
+    no reader did.
+    """
     times = [
         read.t
         for part in txn.parts if part.partition == partition

@@ -1,4 +1,6 @@
-"""Reads the transactions of a run directory: history, traces, and the logs of brokers without traces."""
+"""Reads the transactions of a run directory: from the history, the traces, and the partition logs of brokers that write
+no traces.
+"""
 
 from __future__ import annotations
 

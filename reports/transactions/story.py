@@ -66,25 +66,23 @@ class TxnStory:
     problem: StorySubject
     summary: str
     called: dict[int, str]
-    """Maps the operation of a transaction to its name in the story: T1, T2 and so on, the transactions in question
-    first.
-    """
+    """Maps a transaction's operation to its name: T1, T2, ... for `subjects`, T0, T-1, ... for `others`."""
     subjects: list[ObservedTxn]
     names: dict[int, str]
-    """Maps a value to its letter."""
+    """Maps the value of a record to the record's name in the story, such as "A"."""
     moments: list[TxnMoment]
     legend: list[str]
     ends: list[str]
-    """Lists the offsets of records and markers, a sentence for each partition."""
+    """Lists the offsets of records and markers, a sentence for each transaction and partition."""
     left_out: int
     faults: list[FaultRow]
     others: list[ObservedTxn]
-    """Lists the transactions that the same transactional ids had just before."""
+    """Lists the preceding transaction of each subject's transactional id, if it ended at most BESIDE_S before."""
     found: TransactionFacts
 
     @property
     def partitions(self) -> list[str]:
-        """Returns the partitions in question."""
+        """Returns the names of the partitions to which `subjects` sent records."""
         return sorted({name for txn in self.subjects for name in txn.partitions})
 
     @property
@@ -206,7 +204,7 @@ class _TxnStoryBuilder:
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
     def _placed(self, txn: ObservedTxn, moments: Sequence[TxnMoment]) -> list[TxnMoment]:
-        """Place moments in lanes: the client's lane is its process, and its simultaneous sends are one moment."""
+        """Put the client's actions into the lane of its process; sends within AT_ONCE_S become one moment."""
         lane = f"process {txn.process}"
         placed: list[TxnMoment] = []
         for moment in moments:
@@ -232,7 +230,7 @@ class _TxnStoryBuilder:
 
     @property
     def partitions(self) -> list[str]:
-        """Returns the partitions in question."""
+        """Returns the names of the partitions to which the finding's transactions sent records."""
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
     def _with_marks(self, moment: TxnMoment) -> TxnMoment:
@@ -288,7 +286,9 @@ class _TxnStoryBuilder:
                 yield TxnMoment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
 
     def _reads(self, txn: ObservedTxn) -> Iterable[TxnMoment]:
-        """Yield the first read of its records per partition and isolation, and every read that was not allowed."""
+        """Yield the first read of the transaction's records for each partition and isolation level, and every such read
+        inside another transaction of the story.
+        """
         for partition in txn.partitions:
             values = [part.sent.value for part in txn.parts if part.partition == partition]
             reads = sorted((r for v in values for r in self._found.reads.get(v, ())), key=lambda read: read.t)
@@ -374,7 +374,7 @@ class _TxnStoryBuilder:
     # ----------------------------------------------------------------------------------------------------------- words
 
     def summary(self, moments: Sequence[TxnMoment]) -> str:
-        """Summarise the story in a few sentences."""
+        """Summarise the finding: outcomes of transactions, records that are not visible, wrong markers, and faults."""
         text = self._problem.text.rstrip(".")
         words = [f"{text[0].upper()}{text[1:]}."] if text else []
         for txn in self._subjects:
@@ -395,7 +395,7 @@ class _TxnStoryBuilder:
         return " ".join(words)
 
     def ends(self) -> list[str]:
-        """List the offsets of each transaction's records and markers, by partition."""
+        """Return a sentence for each transaction and partition: the offsets of its records and markers there."""
         told = []
         for txn in self._subjects:
             for partition in txn.partitions:
@@ -483,7 +483,7 @@ def _legend(txn: ObservedTxn, called: Mapping[int, str], names: Mapping[int, str
 
 
 def text_of(story: TxnStory, width: int = 100) -> str:
-    """Return the story as plain text: its subject, numbered sentences with times, and the end."""
+    """Return the story as plain text: title, summary, legend, sentences with times, offsets of records and markers."""
     lines = [story.title, "=" * len(story.title), "", *textwrap.wrap(story.summary, width), ""]
     for each in story.legend:
         lines += textwrap.wrap(each, width, subsequent_indent="    ")
