@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("squall.chaos.commands.report", "Render a run's page again, and print the result."),
     "explain": ("squall.chaos.commands.explain", "Tell the story of one finding of a run."),
     "query": ("squall.chaos.commands.query", "Run SQL over the files of a run."),
+    "load": ("squall.chaos.commands.load", "Load topics into Parquet files with Spark, each row exactly once."),
     "runs": ("squall.chaos.commands.runs", "List the runs in a folder; compare up to six; remove old runs."),
     "export": ("squall.chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
     "cluster": ("squall.chaos.commands.cluster", "Run a development cluster on this machine."),

@@ -49,6 +49,8 @@ class LoadOptions:
     isolation: int = 0
     records_per_task: int = RECORDS_PER_TASK
     most_per_trigger: int | None = None
+    ranges: str = ""
+    """Is the folder in which each task notes what it has read; empty for none. `squall load` sets it."""
     client: Mapping[str, Any] = field(default_factory=dict)
     """Maps settings of the client (`ClientSettings`, `ConsumerSettings`) to their values."""
 
@@ -205,6 +207,7 @@ _READERS: Final[dict[str, Any]] = {
     "extraColumns": ("columns", _columns),
     "maxOffsetsPerTrigger": ("most_per_trigger", _number),
     "maxRecordsPerPartition": ("records_per_task", _number),
+    "ranges": ("ranges", lambda _, value: value),
 }
 """Maps the name of each option to the attribute of `LoadOptions` and to the function that reads the value; None for the
 client's settings.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from squall.spark_analysis.load.clients import consumer_settings, run_with_client
+from squall.spark_analysis.load.folder import note_range
 from squall.spark_analysis.load.rows import record_batch
 from squall.workloads.load.fetching import read_range
 from squall.workloads.load.reading import RangeReader
@@ -67,11 +69,17 @@ def rows_of(wanted: OffsetRange, options: LoadOptions) -> Iterator[pa.RecordBatc
 
 def _read(wanted: OffsetRange, options: LoadOptions, put: Callable[[pa.RecordBatch], None]) -> None:
     reader = RangeReader(wanted, options.isolation, allow_gaps=not options.fail_on_data_loss)
+    records = size = 0
 
     async def emit(found: list[ReadBatch]) -> None:
-        put(record_batch(wanted, found, options.columns, headers=options.headers))
+        nonlocal records, size
+        rows = record_batch(wanted, found, options.columns, headers=options.headers)
+        records, size = records + rows.num_rows, size + rows.nbytes
+        put(rows)
 
     async def read(client: Client) -> None:
         await read_range(client, reader, emit, consumer_settings(options))
 
     run_with_client(options, read)
+    if options.ranges:
+        note_range(Path(options.ranges), reader, records, size)
