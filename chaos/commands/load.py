@@ -56,7 +56,7 @@ Exit codes: 0 everything is loaded, 2 something cannot be loaded, 3 usage,
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether records of aborted and open transactions are left out.",
+    help="With read_committed, aborted and undecided records are left out.",
 )
 @click.option(
     "--from",
@@ -173,7 +173,7 @@ class _Shown:
         took = time.monotonic() - self._began
         skipped = [
             (found.control, "control records"),
-            (found.aborted, "of aborted transactions"),
+            (found.aborted, "aborted records"),
             (found.compacted, "compacted"),
             (found.lost_offsets, "gone"),
         ]

@@ -75,9 +75,8 @@ def run_and_judge(
 
     A failure of the harness ends the run, but what was recorded is judged, and the verdict is unknown. If the user's
     program broke its protocol (`ProgramProtocolError`), the history is not searched. progress: displays the run; the
-    caller may continue to use it. label: replaces the seed in the directory's name. beside: called while Spark searches
-    the history. drawn: the plan's faults were drawn at random (`Run`). engine: SPARK or REFERENCE, which searches the
-    history.
+    caller may continue to use it. label: replaces the seed in the directory's name. beside: called while the history is
+    searched. drawn: the plan's faults were drawn at random (`Run`). engine: what searches, SPARK or REFERENCE.
     """
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console

@@ -66,7 +66,7 @@ class PartitionLog:
 
     def columns(self, txns: Sequence[ObservedTxn]) -> list[int | None]:
         """Return the offsets to draw, ascending: those of `txns`, and one more at either side. If there are too many,
-        those of the transactions at the end of `txns` are left out. None in the list stands for left-out offsets in
+        those of the transactions at the end of `txns` are left out. None in the list replaces left-out offsets in
         between.
         """
         wanted: list[int] = []

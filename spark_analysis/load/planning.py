@@ -24,7 +24,7 @@ ANSWER_S = 30.0
 """Limits the time, in seconds, until brokers have answered the questions of a plan."""
 
 
-class PlanError(LoadError):
+class LoadPlanError(LoadError):
     """Says why a load cannot be planned."""
 
 
@@ -38,15 +38,15 @@ class PlannedTopic(NamedTuple):
 
 
 def ask(options: LoadOptions, question: Callable[[Client], Awaitable[R]]) -> R:
-    """Return what `question` returns, given a client. Raises PlanError if brokers do not answer."""
+    """Return what `question` returns, given a client. Raises LoadPlanError if brokers do not answer."""
     try:
         return run_with_client(options, question, ANSWER_S)
     except (RequestFailed, NoAnswer) as failure:
-        raise PlanError(str(failure)) from failure
+        raise LoadPlanError(str(failure)) from failure
 
 
 async def chosen_topics(client: Client, options: LoadOptions) -> dict[str, PlannedTopic]:
-    """Return the topics that the options name. Raises PlanError for one that does not exist."""
+    """Return the topics that the options name. Raises LoadPlanError for one that does not exist."""
     wanted: Sequence[str] | None = options.topics or tuple(options.partitions) or None
     while True:
         try:
@@ -60,14 +60,14 @@ async def chosen_topics(client: Client, options: LoadOptions) -> dict[str, Plann
         if options.pattern and (topic.is_internal or not re.fullmatch(options.pattern, name)):
             continue
         if topic.error_code:
-            raise PlanError(f"topic {name}: {name_of(topic.error_code)}")
+            raise LoadPlanError(f"topic {name}: {name_of(topic.error_code)}")
         there = tuple(sorted(part.partition_index for part in topic.partitions))
         asked = options.partitions.get(name, there)
         if lacking := [index for index in asked if index not in there]:
-            raise PlanError(f"topic {name} has the partitions {there[0]} to {there[-1]}, and not {lacking[0]}")
+            raise LoadPlanError(f"topic {name} has the partitions {there[0]} to {there[-1]}, and not {lacking[0]}")
         found[name] = PlannedTopic(topic.topic_id, asked, compacted=False)
     if not found:
-        raise PlanError(f"no topic matches {options.pattern}")
+        raise LoadPlanError(f"no topic matches {options.pattern}")
     policies = await settings_in_force(client, list(found), [POLICY])
     return {
         name: topic._replace(compacted="compact" in policies.get(name, {}).get(POLICY, ""))
@@ -86,7 +86,7 @@ class Bounds(NamedTuple):
 
 
 async def bounds_of(client: Client, places: Sequence[Place], isolation: int) -> dict[Place, Bounds]:
-    """Return the bounds of each partition. Raises PlanError if a leader does not answer."""
+    """Return the bounds of each partition. Raises LoadPlanError if a leader does not answer."""
     earliest = await _listed(client, places, EARLIEST_TIME, isolation)
     latest = await _listed(client, places, LATEST_TIME, isolation)
     return {
@@ -99,7 +99,7 @@ async def offsets_at_times(
     client: Client, times: Mapping[str, Mapping[int, int]], isolation: int
 ) -> dict[Place, int]:
     """Return, for each partition in `times`, the offset of its first record at or after the time; its end if there is
-    none. Raises PlanError if a leader does not answer.
+    none. Raises LoadPlanError if a leader does not answer.
     """
     found: dict[Place, int] = {}
     by_time: dict[int, list[Place]] = {}
@@ -117,20 +117,20 @@ async def offsets_at_times(
 
 def chosen_offsets(wanted: Offsets, bounds: Mapping[Place, Bounds], *, is_end: bool) -> dict[Place, int]:
     """Return the offset of each partition that `wanted` means. Partitions that it leaves out begin at their earliest
-    and end at their latest offset. Raises PlanError for a partition that is not read, and for an end that is not there
-    yet.
+    and end at their latest offset. Raises LoadPlanError for a partition that is not read, and for an offset that is not
+    there yet.
     """
     given = {} if isinstance(wanted, str) else {(t, i): n for t, by in wanted.items() for i, n in by.items()}
     if unknown := [place for place in given if place not in bounds]:
-        raise PlanError(f"offsets are given for {unknown[0][0]}-{unknown[0][1]}, which is not read")
+        raise LoadPlanError(f"offsets are given for {unknown[0][0]}-{unknown[0][1]}, which is not read")
     found = {}
     for place, (earliest, latest, _) in bounds.items():
         default = -1 if is_end or wanted == LATEST else -2
         offset = given.get(place, default)
         found[place] = latest if offset == -1 else earliest if offset == -2 else offset
         if found[place] > latest:
-            topic, index = place
-            raise PlanError(f"{topic}-{index}: offset {found[place]} is not there yet: it can be read up to {latest}")
+            where = f"{place[0]}-{place[1]}"
+            raise LoadPlanError(f"{where}: offset {found[place]} is not there yet: it can be read up to {latest}")
     return found
 
 
@@ -138,5 +138,5 @@ async def _listed(client: Client, places: Sequence[Place], time: int, isolation:
     found = await list_offsets(client, places, time, isolation=isolation, timeout_s=ANSWER_S)
     for (topic, index), listed in found.items():
         if listed.error:
-            raise PlanError(f"{topic}-{index}: ListOffsets: {listed.error}")
+            raise LoadPlanError(f"{topic}-{index}: ListOffsets: {listed.error}")
     return found

@@ -97,10 +97,10 @@ def test_the_folders_are_found_where_the_package_is(tmp_path: Path) -> None:
 def test_the_interface_is_what_the_pages_say() -> None:
     assert squall.fixture.cluster is squall.chaos.fixture.handle.cluster
     assert squall.spark.analyse is jobs.analyse
-    for module, page in ((squall.fixture, "docs/fixture.md"), (squall.spark, "docs/run.md")):
-        text = (ROOT / page).read_text()
-        assert f"from {module.__name__} import" in text
-        assert [name for name in module.__all__ if not re.search(rf"\b{name}\b", text)] == [], page
+    for module, pages in ((squall.fixture, ["docs/fixture.md"]), (squall.spark, ["docs/run.md", "docs/load.md"])):
+        texts = [(ROOT / page).read_text() for page in pages]
+        assert all(f"from {module.__name__} import" in text for text in texts)
+        assert [name for name in module.__all__ if not re.search(rf"\b{name}\b", "".join(texts))] == [], pages
 
 
 def test_pages_and_examples_import_nothing_but_the_interface() -> None:

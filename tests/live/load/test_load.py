@@ -21,8 +21,6 @@ from tests.architecture.source import ROOT
 from tests.live.process.test_real_brokers import cluster_up
 from tests.support.patience import scaled
 
-pytestmark = pytest.mark.night("starts Spark nine times")
-
 TRANSACTIONS, RECORDS = 60, 50
 ABORTED = 5
 """Is how many transactions there are for each that is aborted."""
@@ -75,6 +73,7 @@ def rows(lake: Path) -> list[tuple[int, int, str]]:
 COMMITTED = sorted(f"{number}.{n}" for number in range(TRANSACTIONS) for n in range(RECORDS) if number % ABORTED)
 
 
+@pytest.mark.night("starts Spark eight times")
 def test_killed_at_any_moment_each_row_is_there_once(bootstrap: str, tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     done = loaded(bootstrap, undisturbed)
@@ -102,6 +101,7 @@ def _wait_for_batch(lake: Path, process: subprocess.Popen[bytes], rng: Random) -
     time.sleep(rng.random())
 
 
+@pytest.mark.night("starts Spark twice")
 def test_a_load_says_what_it_cannot_do(bootstrap: str, tmp_path: Path) -> None:
     assert loaded(bootstrap, tmp_path / "lake").returncode == 0
     other = loaded(bootstrap, tmp_path / "lake", "--isolation", "read_uncommitted")
@@ -117,3 +117,10 @@ def test_a_load_says_what_it_cannot_do(bootstrap: str, tmp_path: Path) -> None:
     assert missing.returncode == 2
     assert "topic nowhere: UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr
     assert "Traceback" not in missing.stderr
+
+
+@pytest.mark.gate
+def test_a_wrong_address_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    done = loaded("here", tmp_path / "lake")
+    assert done.returncode == 3
+    assert "kafka.bootstrap.servers=here: here is not HOST:PORT" in done.stderr

@@ -1,4 +1,4 @@
-"""How a limited batch of a stream is shared among partitions."""
+"""Partitions share a limited batch of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load reads of a range of offsets, and what it says of offsets without a record."""
+"""A load reads a range of offsets, and counts the offsets without a record."""
 
 from __future__ import annotations
 
