@@ -75,8 +75,8 @@ LEFT_OPEN = dict.fromkeys(
     ("hanging-txn", "stuck-consumer"),
     "the marker of a transaction, or the coordinator's record of the transaction, was lost: nobody ends it any more",
 )
-"""Gives the reason for each anomaly of readers that wait for the last stable offset; it is permitted if records of
-transactions may be lost.
+"""Maps each anomaly of readers that wait for the last stable offset to the reason that permits the anomaly. The reason
+applies if records of transactions may be lost.
 """
 
 LEFT_UNSTABLE = {

@@ -124,8 +124,8 @@ class RunFacts:
 
 
 def read(run_dir: Path) -> RunFacts:
-    """Return the facts of `run_dir`/run.json. They are empty if there is no such file: then its run did not come so
-    far.
+    """Return the entries of `run_dir`/run.json, and what is wrong with them. Both are empty if there is no such file:
+    then its run did not come so far.
     """
     try:
         return facts_of(json.loads((run_dir / FILE).read_bytes()))
@@ -136,7 +136,9 @@ def read(run_dir: Path) -> RunFacts:
 
 
 def facts_of(info: Any) -> RunFacts:
-    """Return the facts in the parsed content of run.json."""
+    """Return the entries of run.json that have the right form, and all that is wrong with run.json. `info` is its
+    parsed content.
+    """
     if not isinstance(info, Mapping):
         return RunFacts(troubles=(f"{FILE} is no object",))
     odd = [

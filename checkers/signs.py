@@ -1,7 +1,7 @@
 """Sets the signs of each witness: what was seen that may explain it, for `squall.checkers.mechanisms`. Pure.
 
-Both engines read the signs from the same circumstances: this module for a history in memory,
-`squall.spark_analysis.signs` in SQL.
+Both engines derive the signs from the same `RunCircumstances`. The reference engine does it here, with a history in
+memory; Spark does it in SQL (`squall.spark_analysis.signs`).
 """
 
 from __future__ import annotations

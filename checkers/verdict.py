@@ -211,7 +211,8 @@ def _promises(
 ) -> tuple[GuaranteesByProcess, GuaranteesByProcess]:
     """Return two maps of guarantees. The first has the guarantees in force. The second has those that would be in force
     if each power loss for which no ISR was recorded had hit all in-sync replicas of a partition (class WM); it is empty
-    if there is no such power loss, or if WM is already among the faults.
+    if there is no such power loss, or if WM is already among the faults. If the class of a fault is not known, both are
+    empty, and a sentence is appended to `unknown_because`.
     """
     try:
         classes = fault_classes.classes_of(case.faults)

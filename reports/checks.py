@@ -56,8 +56,8 @@ class CheckResult:
 
     @property
     def unseen(self) -> str:
-        """Returns a sentence about the partitions with findings of which verdict.json keeps no witness; empty if there
-        are none.
+        """Returns a sentence that names the partitions that have findings, but no witness in verdict.json; empty if
+        there are no such partitions.
         """
         shown = {name for each in self.witnesses if isinstance(name := each.get("partition"), str)}
         missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []

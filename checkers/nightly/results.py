@@ -67,8 +67,8 @@ def forbidden(anomalies: Iterable[str]) -> str:
 
 
 def parse(content: str) -> tuple[list[RunAttempt], list[int]]:
-    """Return the attempts in the content of a results.jsonl, and the numbers of the lines that are none, for example
-    because a session was killed while it wrote one.
+    """Return the attempts in the content of a results.jsonl, and the numbers of the lines that cannot be read, for
+    example because a session was killed while it wrote one.
     """
     found, unread = [], []
     for number, line in enumerate(content.splitlines(), start=1):

@@ -90,7 +90,9 @@ class RunOfNight:
 
 
 def facts_of_night(night: Night) -> list[RunOfNight]:
-    """Return the facts of every attempt, in the order in which the attempts ended."""
+    """Return facts about the run of every attempt, such as its configuration and fault classes, in the order in which
+    the attempts ended.
+    """
     last = night.last
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 
