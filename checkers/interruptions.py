@@ -36,8 +36,9 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
 def _got_again(
     history: History, members: dict[int, set[int]], polled: list[RecordRow]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield (anomaly, process, output) of each output whose input the group polled again: before the group sent its
-    n-th output of the input, n of its polls had returned the input.
+    """Yield (anomaly, process, output) of each output that repeated polls of its input explain: before the group sent
+    its n-th output of the input, n of its polls had returned the input. `members` maps each group to its processes;
+    `polled` holds the records that members' polls returned.
     """
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
     polls: dict[int, list[RecordRow]] = {}

@@ -24,7 +24,7 @@ _LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (\w+) (.*) \(([\
 _OF_KAFKA = ("__consumer_offsets-", "__share_group_state-", "__cluster_metadata-")
 """Lists name prefixes of internal partitions that no workload writes to."""
 BYTES_AT_MOST = 256 << 20
-"""Is the largest log, in bytes, that is read."""
+"""Is the size of a log, in bytes, above which the log is not read at all."""
 _ZONE_MS = 15 * 60_000
 """Is the granularity of time zones: a quarter of an hour."""
 
@@ -47,7 +47,9 @@ class BrokerLogEvents:
 
     events: list[Event] = field(default_factory=list)
     last_t: float = 0.0
-    """Is the time of the last line of the log, in seconds as in a trace. Lines without a time stamp do not count."""
+    """Is the time of the last line of the log, in seconds on the run's monotonic clock. Lines without a time stamp do
+    not count.
+    """
     loggers: set[str] = field(default_factory=set)
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """Holds (partition, change) of each partition change that this node's controller decided or replayed."""
@@ -83,15 +85,16 @@ def read_logs(
 
 
 def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
-    """Convert a wall-clock time of Kafka's log, which has whole milliseconds, to a trace's time in seconds. The end of
-    the millisecond is taken, so that no event seems to come before the client's request that caused it.
+    """Convert a wall-clock time of Kafka's log, which has whole milliseconds, to seconds on the run's monotonic clock,
+    as in traces. The end of the millisecond is taken, so that no event seems to come before the client's request that
+    caused it.
     """
     return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 
 
 def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> BrokerLogEvents:
-    """Return the events of one log, in its order. `seconds` converts wall-clock ms to a trace's time. `zone_ms` is by
-    how many ms the log's time zone is ahead of UTC.
+    """Return the events of one log, in its order. `seconds` converts wall-clock ms to seconds on the run's monotonic
+    clock. `zone_ms` is by how many ms the log's time zone is ahead of UTC.
     """
     reader = _BrokerLogReader(node, seconds, zone_ms)
     for line in lines:

@@ -34,13 +34,15 @@ EPOCHS = "epochs"
 ...], as its leader answered OffsetForLeaderEpoch when the run ended. The last entry is the leader's own epoch.
 """
 UNAWARE_NS = 60_000_000_000
-"""Is how long, in ns, a leader may have continued after a poll showed its successor, in a cluster without traces."""
+"""Is how long, in ns, a leader may have continued to acknowledge records after a poll showed its successor, in a
+cluster without traces.
+"""
 _LEADS, _FOLLOWS, _ELECTED = "became_leader", "became_follower", "leader_elected"
 _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped", "last_line"
 _NODE = (_STARTED, _READY, _STOPPED)
 _EVENT_MARKS = (b'"became_', b'"node_', b'"leader_elected"')
 REASONS = 3
-"""Limits how many missing traces one sentence names."""
+"""Limits how many sentences on incomplete traces and unreported leaders `Leaderships.unknown` has."""
 
 
 class LeaderTerm(NamedTuple):
@@ -64,12 +66,13 @@ class LeaderTerm(NamedTuple):
     was no earlier epoch.
     """
     kept_until: int = -1
-    """Is the latest send time of a record below `cut` that only this leader can have acknowledged; -1 if there is none.
-    Records that this leader acknowledged before then are below `cut`, too.
+    """Is the latest send time among records below the start of every later epoch (`cut`) that only this leader can have
+    acknowledged; -1 if there is none. Records that this leader acknowledged before then are below `cut`, too.
     """
     cut_since: int = EVER
-    """Is the earliest acknowledgement time of a record at or above `cut` that this leader may have acknowledged; EVER
-    if there is none. Records that were sent later to this leader are at or above `cut`, too.
+    """Is the earliest acknowledgement time among records at or above the lowest start offset of a later epoch (`cut`)
+    that this leader may have acknowledged; EVER if there is none. Records that were sent later to this leader are at or
+    above `cut`, too.
     """
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
@@ -79,9 +82,9 @@ class LeaderTerm(NamedTuple):
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_without_offset(self, t0: int, t1: int) -> bool | None:
-        """Return whether a record, which this leader acknowledged without an offset, was at `cut` or above: then a
-        later epoch explains its loss. None if that is not known. `t0` and `t1` are when the record was sent and
-        acknowledged.
+        """Return whether a record, which this leader acknowledged without an offset, was at or above the lowest start
+        offset of a later epoch (`cut`): then that epoch explains its loss. None if that is not known. `t0` and `t1` are
+        when the record was sent and acknowledged.
 
         Other records of this leader show where the record was (`kept_until`, `cut_since`): below those that were sent
         after it was acknowledged, and above those that were acknowledged before it was sent.
@@ -125,8 +128,9 @@ class Leaderships:
         return True if True in said else None if None in said else False
 
     def bounded_by(self, acknowledged: Collection[RecordRow]) -> Leaderships:
-        """Return the leaderships with the bounds `kept_until` and `cut_since`, which follow from sends that were
-        acknowledged with an offset. The bounds serve to judge sends that were acknowledged without one.
+        """Return the leaderships with `LeaderTerm.kept_until` and `LeaderTerm.cut_since` computed from sends that were
+        acknowledged with an offset. These two times show whether a later epoch may have truncated sends that were
+        acknowledged without an offset.
         """
         return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
@@ -218,7 +222,10 @@ def down_at(until: int, faults: Iterable[RecordedFault], info: Mapping[str, Any]
 def _incomplete_traces(
     reported: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
 ) -> Iterator[str]:
-    """Yield what is missing of the brokers' traces: a whole trace, its begin, or its end."""
+    """Yield a sentence for each broker of `brokers` whose trace or log is missing, lacks its begin, or ends before
+    `until`, the end of the final reads in ns. A trace may end earlier if the broker stopped, or may have been down at
+    `until` (`down`).
+    """
     for node in sorted(brokers):
         events = reported.get(node, ())
         if not events:
@@ -442,7 +449,9 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[Mapping[str, Any]]:
-    """Yield the complete lines of a file, parsed: a broker that was killed leaves its last line torn."""
+    """Yield each line of a file for which `wanted` returns True, parsed. The last complete line is always yielded,
+    because its time shows how far a trace reaches. A broker that was killed leaves a torn last line, which is left out.
+    """
     with path.open("rb") as lines:
         last = b""
         for line in lines:

@@ -33,7 +33,7 @@ class LossCount:
     the loss is not permitted.
     """
     reasons: tuple[str, ...] = ()
-    """Holds the verdict's reasons for the losses, each once."""
+    """Holds the verdict's sentences on why the losses are permitted or not, each once."""
 
     @property
     def amount(self) -> str:
@@ -64,12 +64,16 @@ def percent(some: int, of: int) -> str:
 
 
 def permitted_loss(verdict: Json) -> LossCount | None:
-    """Return the loss that a verdict permits; None if there is none, or if verdict.json cannot be understood."""
+    """Return the count of acknowledged records that were lost, if the verdict permits their loss. None if there is no
+    such loss, or if verdict.json cannot be understood.
+    """
     return loss_of(verdict, permitted=True)
 
 
 def loss_of(verdict: Json, *, permitted: bool) -> LossCount | None:
-    """Return the loss that a verdict permits, or the one that it does not permit; None if there is none."""
+    """Return the count of acknowledged records that were lost. If `permitted` is True, only losses that the verdict
+    permits count; if it is False, only those that it forbids. None if there is no such loss.
+    """
     try:
         found = [each for each in verdict.get("anomalies") or () if each.get("name") in LOSS]
         entries = [each for each in found if each.get("permitted") is permitted]

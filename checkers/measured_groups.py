@@ -85,7 +85,10 @@ def _seconds(t: int, origin_ns: int) -> float:
 def _members(
     holds: Sequence[PartitionOwnership], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each process; the process that owned a partition first comes first."""
+    """Yield, for each process, the partitions that it owned and when (`held`), and those that it only believed to own
+    (`believed`). The process that owned a partition first comes first. Times are in seconds since `origin_ns`.
+    `session_ns` returns a process's session time-out.
+    """
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
     of_proc: dict[int, list[PartitionOwnership]] = {}
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
@@ -150,7 +153,9 @@ def gaps_of(holds: Iterable[PartitionOwnership]) -> list[Span]:
 
 
 def _unowned(holds: Iterable[PartitionOwnership], names: Mapping[int, str], origin_ns: int) -> dict[str, Any] | None:
-    """Return the figures of time without an owner; None if no partition ever lacked an owner between two owners."""
+    """Return the longest time in which a partition had no owner between two owners, that partition, and the sum of such
+    times over all partitions; None if there were none. Times are in seconds, begins since `origin_ns`.
+    """
     of_part: dict[int, list[PartitionOwnership]] = {}
     for hold in holds:
         of_part.setdefault(hold.part, []).append(hold)

@@ -21,7 +21,7 @@ def measure_outputs(history: History) -> dict[str, Any]:
     """Return the measures of each group by its name, as plain JSON; empty if no group made outputs.
 
     - `inputs`: records that any reader got of the partitions that the group read.
-    - `outputs`: different records among the group's outputs that read_committed readers got.
+    - `outputs`: distinct outputs of the group that read_committed readers got.
     - `lost`: inputs without an output, although the group committed a position above them; null if no final read could
       show that.
     - `doubled`: inputs with more than one output.

@@ -34,7 +34,7 @@ class TransactionAttempt(NamedTuple):
     id: int
     proc: int
     how: int
-    """Is the result that was requested, as `Txn.how`."""
+    """Is the end that the client requested: COMMIT, ABORT, or NOT_ENDED if it requested none."""
     st: int
     t0: int
     """Is when the end was requested, in ns; if it never was, when the transaction began. Time before the request is the

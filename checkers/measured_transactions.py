@@ -1,5 +1,5 @@
-"""Computes the measures about transactions that `squall.checkers.metrics` defines, in the simplest way, for the
-reference engine.
+"""Computes the measures of transactions for the reference engine, by simple algorithms. `squall.checkers.metrics`
+defines the measures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Computes the measures that `squall.checkers.metrics` defines, in the simplest way, for the reference engine."""
+"""Computes measures for the reference engine, by simple algorithms. `squall.checkers.metrics` defines the measures."""
 
 from __future__ import annotations
 
@@ -199,10 +199,10 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """Return a function that returns whether the log certainly had more records for the reader of a response. It had if
-    some client had learned of an end above the reader's position after the response, from the same leader epoch, and
-    before the response was requested. The end is the high watermark; for readers at read_committed it is the last
-    stable offset.
+    """Return a function that takes a response and returns whether the log certainly had more records for its reader. It
+    had if, before the request was sent, some client had learned of an end of the log above the position to which the
+    response moved the reader. The end and the response must be of the same leader epoch. The end is the high watermark;
+    for readers at read_committed it is the last stable offset.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for each in reported:
@@ -242,7 +242,7 @@ def _by_second(sends: list[RecordRow], reported: list[ReportedBounds], origin: i
 
 
 Reader = tuple[int, int]
-"""Is (process, partition) of a reader."""
+"""Identifies a reader in one partition: (process, partition)."""
 
 
 def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:

@@ -15,8 +15,8 @@ from enum import IntFlag
 
 
 class MechanismSign(IntFlag):
-    """Names the signs that a witness can have. Each was seen for the witness's record, its partition or the whole run,
-    and shows a mechanism, alone or with others.
+    """Names the signs that a witness (one place in the history at which an anomaly shows) can have. Each was seen for
+    the witness's record, its partition or the whole run, and shows a mechanism, alone or with others.
     """
 
     LATER_EPOCH = 1
@@ -25,7 +25,7 @@ class MechanismSign(IntFlag):
     acknowledged for one offset (`signs.PLACE_OF_OTHER`), that may be true of either record.
     """
     LED_ANEW = 2
-    """Is set if the witness's partition had more than one leader epoch."""
+    """Is set if the partition in which the anomaly shows had more than one leader epoch."""
     DISTURBED = 4
     """Is set if, while the record was under way, a fault was on, its partition's leader changed, or sends of its
     producer to this partition failed or had no answer.
@@ -41,7 +41,8 @@ class MechanismSign(IntFlag):
     epoch, or a disk was damaged: a coordinator may have lost records by either.
     """
     INTERRUPTED = 64
-    """Is set if an interruption of a member explains the witness (`squall.checkers.interruptions`).
+    """Is set if the interruption of a group member explains the missing or further output
+    (`squall.checkers.interruptions`).
 
     An input with several outputs is explained if, for each n, the group had polled the input n times before it sent the
     n-th output. An input without an output is explained in two cases: an output of it was sent and not acknowledged; or
@@ -78,7 +79,9 @@ class AnomalyMechanism:
     needs: tuple[MechanismSign, ...] = ()
 
     def explains(self, signs: MechanismSign) -> bool:
-        """Return whether these signs show the mechanism."""
+        """Return whether this mechanism explains a witness with these signs: they have at least one sign of each
+        condition in `needs`.
+        """
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: MechanismSign) -> int:
@@ -104,8 +107,8 @@ OF_WITNESS = (
     | MechanismSign.RESENT
     | MechanismSign.INTERRUPTED
 )
-"""Combines the signs that concern the witness's own record. All other signs concern only its partition, the time in
-which it was under way, or the whole run.
+"""Combines the signs that concern the very record of a witness (one place in the history at which an anomaly shows).
+All other signs concern only the record's partition, the time in which the record was under way, or the whole run.
 """
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
 """Combines the signs that are derived from leader epochs: if the epochs are not known, such a sign may be missing."""

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 
 class MemberActivity(NamedTuple):
-    """Counts what one process did. Only processes that ever owned a partition have a count."""
+    """Counts the polls of one process and the records that it got. Only processes that ever owned a partition have a
+    count.
+    """
 
     proc: int
     polls: int
@@ -22,12 +24,14 @@ class MemberActivity(NamedTuple):
 
 
 class GroupActivity(NamedTuple):
-    """Counts what one group did."""
+    """Counts, for one group, changes of partitions' owners, starts at committed positions, and records that polls
+    returned.
+    """
 
     owned: tuple[int, ...]
     """Lists the partitions that a member ever owned, ascending."""
     changes: int
-    """Counts how often a partition was assigned to another process than its owner before."""
+    """Counts how often a partition was assigned to a process other than its previous owner."""
     resumed: int
     """Counts how often a member began to read a partition at its committed position."""
     got: int
@@ -54,7 +58,9 @@ class GroupActivityCounter:
     acked: dict[int, int] = field(default_factory=dict)
     """Maps each partition to the number of sends that were acknowledged so far."""
     owns: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Maps (partition, its present owner) to the value of `acked` when the partition was assigned to that owner."""
+    """Maps (partition, its present owner) to the number of sends that had been acknowledged in the partition when it
+    was assigned to that owner.
+    """
 
     def assigned(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
         """Count the assignment of a partition to a member. `resumes` is True if the member begins at the committed
@@ -68,7 +74,9 @@ class GroupActivityCounter:
         self.owns[part, proc] = self.acked.get(part, 0)
 
     def released(self, part: int, proc: int) -> None:
-        """Count that a member no longer owns a partition."""
+        """End a member's ownership of a partition. Add the sends that were acknowledged in the partition during the
+        ownership to `due`.
+        """
         if (part, proc) in self.owns:
             due = self.acked.get(part, 0) - self.owns.pop((part, proc))
             self.due[proc] = self.due.get(proc, 0) + due

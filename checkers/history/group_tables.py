@@ -14,7 +14,9 @@ HELD, REVOKED, LOST, CRASHED, LEFT = 0, 1, 2, 3, 4
 (fenced, unknown, expired); the member crashed; the member left, or was assigned the partition again.
 """
 ANY, DELETED = -1, -2
-"""Are the values of GroupCommit.off for requests of administrators."""
+"""Are the values of GroupCommit.off for requests of administrators. ANY: the position was reset or deleted, and is not
+known. DELETED: the group was deleted, and has no position.
+"""
 FROM_RESET, FROM_COMMITTED = 0, 1
 """Are the values of PartitionOwnership.begun: the member began by its `auto.offset.reset`, or at the group's committed
 position.
@@ -54,7 +56,9 @@ class PartitionOwnership(NamedTuple):
     last_gen: int
     """Is the last generation or member epoch that assigned the partition to the member while it owned it."""
     told: int
-    """Is when the member first learned that `last_gen` assigns the partition to it."""
+    """Is when the member first learned that `last_gen`, its last generation with the partition, assigns the partition
+    to it.
+    """
 
 
 class MemberPause(NamedTuple):
@@ -95,8 +99,8 @@ class GroupCommit(NamedTuple):
     if an administrator deleted the group, so that no position is committed.
     """
     st: int
-    """Is OK, FAIL or INFO. In a transaction OK only says that the coordinator keeps the position until the transaction
-    ends.
+    """Is the result of the request: OK (done), FAIL (definitely not done) or INFO (may have been done). In a
+    transaction OK only says that the coordinator keeps the position until the transaction ends.
     """
     t0: int
     t1: int

@@ -38,10 +38,12 @@ ANSWERED = (*OPERATIONS, "admin")
 EVENTS = ("joined", "assigned", "revoked", "lost", "left", "still")
 DELETION = "delete_group"
 RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
-"""Lists the requests of an administrator after which a position may be any, or none; after DELETION there is none."""
+"""Lists the requests of an administrator after which a group's committed position is not known; after DELETION the
+group has none.
+"""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 HALT = "halt"
-"""Is the field `what` of the event `still`, which reports a member's pause, if the member's heartbeats stop, too."""
+"""Is the value of `what` in a `still` event, which reports a member's pause, if the member's heartbeats stop, too."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
@@ -115,8 +117,8 @@ class GroupTableBuilder:
         self._apart = apart
         self._holds: dict[tuple[int, int], _OpenOwnership] = {}
         self._told: dict[tuple[int, int], _AssignmentsByGeneration] = {}
-        """Maps (process, group) to the assignments that the process learned. It is emptied if the process's session may
-        have expired, because later generations may then have the numbers of earlier ones.
+        """Maps (process, group) to the assignments that the process learned. An entry is emptied if the process's
+        session may have expired, because later generations may then have the numbers of earlier ones.
         """
         self._heard: dict[tuple[int, int], int] = {}
         """Maps process and group to when the process last learned of a generation, in ns."""
@@ -279,7 +281,7 @@ class GroupTableBuilder:
                 self._ended(t, proc, part, GONE[how], -1)
 
     def finish(self) -> None:
-        """End the history. An ownership that has not ended lasts until its end."""
+        """End the history. An ownership that has not ended lasts until the end of the history."""
         for proc, part in list(self._holds):
             self._ended(-1, proc, part, HELD, -1)
 

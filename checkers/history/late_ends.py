@@ -19,7 +19,9 @@ UNKNOWN = -1
 
 
 class LateEndTxnTracker:
-    """Follows the transactions of each process in their order."""
+    """Follows the transactions of each process in their order, to find EndTxn requests that may arrive during a later
+    transaction.
+    """
 
     def __init__(self) -> None:
         self._asked_twice: dict[int, list[tuple[int, int]]] = {}

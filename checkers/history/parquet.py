@@ -124,7 +124,7 @@ _PARTITIONS = _schema(
     judged_from=_LONG,
 )
 DERIVED = ("compacted", "deletable", "judged_from")
-"""Lists the columns of partitions that follow from others; they exist for queries."""
+"""Lists the columns of the partitions table that are computed from its other columns; they exist only for queries."""
 _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG)
 
 

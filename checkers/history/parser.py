@@ -3,7 +3,7 @@
 If the harness is killed, its history may end anywhere. Such a prefix is a history, too: operations under way have no
 completion, and an anomaly that the prefix proves is proven for the whole run. So parsing stops at the first line that
 cannot be understood. If that line is no JSON, the lines before it count. If it contradicts them, or the CRC-32 in the
-last line does not match them, any line may be wrong, and they prove nothing.
+last line does not match them, any line may be wrong, and none counts.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
 """Lists all operations other than sends, reads and transactions. Any other name is damage: its effect is not known."""
 ACKS = ("all", "-1", -1, 0, 1)
 LISTS = ("latest", "lso", "earliest", "timestamp")
-"""Lists what `list_offsets` may ask for."""
+"""Lists the kinds of offsets that a `list_offsets` operation may request."""
 DRAIN_ROWS = 1 << 20
-"""Is the number of rows at which tables are passed to `drain`, to bound memory."""
+"""Is the number of records after which `HistoryParser.drain` is called to empty the tables, to bound memory."""
 END = "end"
 """Is the kind of the last line, which counts the lines before it; `"ends": true` in the header announces that line."""
 SEAL = "crc32"
 """Is the field of the last line with the CRC-32 of the bytes before it; `seal` in the header announces that field."""
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _OpenOperation = tuple[str, int, int, int, dict[str, Any]]
-"""Is an operation under way: its name, process, time of invocation, partition, and line."""
+"""Is an operation under way: its name, process, time of invocation, partition, and parsed invocation line."""
 
 
 class MalformedLine(ValueError):

@@ -51,8 +51,8 @@ class ObservedPartition:
     be the plan's.
     """
     deleted: bool = False
-    """Is True if the topic was deleted by request, at `deleted_t`: then the partition cannot be read any more, and
-    keeps nothing.
+    """Is True if an administrator requested the deletion of the topic, at `deleted_t`. From then on the partition may
+    be unreadable and its records gone.
     """
     deleted_t: int = -1
     log_start: int = -1
@@ -73,8 +73,8 @@ class ObservedPartition:
     are complete.
     """
     last_round: int = 0
-    """Is the last round of final reads with a complete read at read_uncommitted, 0 if none. It must have every record
-    that an earlier round returned.
+    """Is the last round of final reads with a complete read at read_uncommitted, 0 if none. The reads of that round
+    must return every record that an earlier round returned.
     """
     last_committed_round: int = 0
     """Is the last round with a complete final read at read_committed; 0 if there is none."""

@@ -95,15 +95,15 @@ class LastSeenWatermarks:
         self._fetched: dict[tuple[int, int, int], Bounds] = {}
         self._listed: dict[tuple[int, int, int], Bounds] = {}
         self._settled: dict[tuple[int, int, int], Bounds] = {}
-        """Maps (process, partition, leader epoch) to the bounds that ListOffsets had returned when the last Fetch
-        response came.
+        """Maps (process, partition, leader epoch) to the bounds that ListOffsets responses had reported before the last
+        Fetch response came. The next Fetch response is compared with them.
         """
         self._highest: dict[tuple[int, int], dict[int, Bounds]] = {}
         """Maps (process, partition) to the highest bounds of each leader epoch."""
 
     def fetched(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Record the bounds in a Fetch response. Return the least bounds that a correct response has: those that the
-        client had seen before. `client` is process, partition and leader epoch.
+        """Record the bounds in a Fetch response. Return the lowest bounds that a correct response may have: those that
+        the client had seen before. `client` is process, partition and leader epoch.
         """
         if client[2] < 0:
             return UNKNOWN
@@ -115,9 +115,9 @@ class LastSeenWatermarks:
         return max(before[0], settled[0]), max(before[1], settled[1])
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Record the bounds in a ListOffsets response. Return the least bounds that a correct response has: those that
-        the client had seen before, in this leader epoch or an earlier one. `client` is process, partition and leader
-        epoch.
+        """Record the bounds in a ListOffsets response. Return the lowest bounds that a correct response may have: those
+        that the client had seen before, in this leader epoch or an earlier one. `client` is process, partition and
+        leader epoch.
         """
         if client[2] < 0:
             return UNKNOWN

@@ -40,9 +40,10 @@ SLOT_MS = 100
 
 
 class PartitionRetentionTracker:
-    """Tracks what retention could have removed from one partition, and sets the partition's `expired_to` and
-    `expirable_to`. `began_ms` is the wall clock when the run began. `skew_ms` is by how many ms brokers' clocks may
-    have been off (`squall.checkers.nemesis_log.skew_ms`).
+    """Tracks what retention could have removed from one partition. `finish` sets two offsets of the partition:
+    `expired_to`, up to which retention explains the log starts that were reported, and `expirable_to`, up to which
+    retention could have removed records by the end of the run. `began_ms` is the wall clock when the run began.
+    `skew_ms` is by how many ms brokers' clocks may have been off (`squall.checkers.nemesis_log.skew_ms`).
     """
 
     def __init__(self, partition: ObservedPartition, began_ms: int, skew_ms: int) -> None:
@@ -56,12 +57,12 @@ class PartitionRetentionTracker:
         self._once = True
         """Is True if nothing is appended twice, because all producers are idempotent."""
         self._acked: list[tuple[int, int, int]] = []
-        """Holds, for each acknowledged record, its offset, the most bytes that it can take, and the value of `_bytes`
-        when it was acknowledged. Empty if retention.bytes is not set.
+        """Holds, for each acknowledged record, its offset, the most bytes that it can take, and the most bytes that had
+        been sent when it was acknowledged (`_bytes`). Empty if retention.bytes is not set.
         """
         self._starts: list[tuple[int, int, int]] = []
-        """Holds (log start, wall clock in ms when a response first reported it, value of `_bytes` at that time),
-        ascending.
+        """Holds (log start, wall clock in ms when a response first reported it, the most bytes that had been sent by
+        then), ascending.
         """
 
     def sent(self, size: int, *, once: bool) -> None:
@@ -111,15 +112,18 @@ class PartitionRetentionTracker:
         self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:
-        """End the history, and compute `expired_to` and `expirable_to` from all records: some may have been
-        acknowledged only after a response had reported a later log start.
+        """End the history at `wall_ms`. Compute up to which offset retention explains the log starts that were reported
+        (`expired_to`), and up to which it could have removed records by the end of the run (`expirable_to`). That needs
+        all records: some may have been acknowledged only after a response had reported a later log start.
         """
         expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
         self.partition.expired_to = max(expired, default=0)
         self.partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
 
     def _removable_to(self, wall_ms: int, appended: int) -> int:
-        """Return the offset below which retention could have removed everything by `wall_ms`."""
+        """Return the offset below which retention, by time or by size, could have removed everything by `wall_ms`. At
+        most `appended` bytes had been appended by then.
+        """
         partition = self.partition
         # Settings that no broker reported may permit any removal.
         if not partition.described:
@@ -172,7 +176,9 @@ class RetentionTracker:
         """Is the CRC-32 of all lines so far that declare partitions or topic settings (`seal.declared_seal`)."""
 
     def began(self, wall_ms: int, mono_ns: int) -> None:
-        """Record the two clocks of the header."""
+        """Record the wall-clock and the monotonic time in the history's header. They convert later monotonic times to
+        the wall clock.
+        """
         self._wall_ms, self._mono_ns = wall_ms, mono_ns
 
     def declared(self, partition: ObservedPartition, line: Mapping[str, Any]) -> ObservedPartition:

@@ -25,7 +25,9 @@ from squall.checkers.history.partition import ObservedPartition as ObservedParti
 from squall.checkers.history.reader_tables import InvalidatedPosition, TimeLookup
 
 SCHEMA = 1
-"""Is the schema of the Parquet files and of conversion.json."""
+"""Is the version number of the format of the Parquet files and of conversion.json. Files of another version must be
+converted again.
+"""
 
 SEND, POLL, EMPTY_POLL, LISTED, LISTED_START, DELETED = range(6)
 """Are the values of RecordRow.kind (the first three) and ReportedBounds.kind (the last five). LISTED is a latest or
@@ -42,7 +44,9 @@ OK, FAIL, INFO = 0, 1, 2
 completion is INFO.
 """
 NOT_A_READER = 2
-"""Is the RecordRow.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
+"""Is the value of RecordRow.iso for sends, which have no isolation level. For reads, 0 is read_uncommitted and 1 is
+read_committed.
+"""
 NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 """Are the values of Txn.how: the end of a transaction that the client requested, if any."""
 PRODUCER = "producer"
@@ -67,7 +71,9 @@ class RecordRow(NamedTuple):
     idx: int
     """Is the record's index in its operation."""
     off: int
-    """Is the record's offset; for an empty stretch, its end."""
+    """Is the record's offset. An EMPTY_POLL describes a stretch of offsets that a poll passed over without returning a
+    record: for it, this is the first offset after the stretch.
+    """
     val: int
     """Is the record's value; -1 if the payload did not verify, and for an empty poll."""
     iso: int
@@ -85,8 +91,9 @@ class RecordRow(NamedTuple):
     """
     before: int
     """Is the offset of the record that this reader got before this one from the partition; -1 if there is none, or if
-    the reader's position became unknown in between (`seg`). For an EMPTY_POLL it is the first offset of the stretch; -1
-    if the reader passed over no record that should still exist.
+    the reader's position became unknown in between (`seg`). An EMPTY_POLL describes a stretch of offsets that a poll
+    passed over without returning a record: for it, this is the first offset of the stretch; -1 if the reader passed
+    over no record that should still exist.
     """
     inside: int
     """Is 1 if the reader's previous record (`before`) came from the same poll, else 0."""
@@ -182,7 +189,7 @@ class TxnOperation(NamedTuple):
     txn: int
     """Is the operation id of the transaction."""
     kind: int
-    """Is SEND or POLL."""
+    """Is SEND if the operation wrote a record, POLL if it read records."""
     op: int
     part: int
     """Is the partition of a send; -1 for a poll."""
@@ -275,7 +282,7 @@ class ClientProcess:
 
     @property
     def round(self) -> int:
-        """Return the round of a final read, from 1."""
+        """Return the number, from 1, of the round of final reads to which this reader belongs."""
         round_ = self.settings.get("round")
         # `RecordRow.final` is stored in 8 bits.
         return round_ if type(round_) is int and 0 < round_ < 128 else 1
@@ -448,7 +455,8 @@ class RecordedFault:
     empty if it does not report one.
     """
     traits: tuple[str, ...]
-    """Lists the fault's traits as the nemesis reports them (`squall.checkers.fault_traits`)."""
+    """Lists traits that say what the fault does, such as "takes down" or "cuts links" (`squall.checkers.fault_traits`).
+    """
     target: str
     resolved: tuple[Any, ...]
     """Lists what the fault hit: node ids, or links as the runtime names them."""
