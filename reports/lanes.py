@@ -172,7 +172,7 @@ def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) 
 
 
 def leader_epochs(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
-    """Return every partition's leader epochs, ascending."""
+    """Map each partition to the starts of its leader epochs, in order of the epochs."""
     found: dict[str, dict[int, LeaderEpochStart]] = {}
     events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
     for t, node, event in sorted(events, key=lambda each: each[:2]):

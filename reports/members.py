@@ -84,7 +84,7 @@ class _MemberHistoryReader:
     """Maps the operation of a poll that has no answer yet to the polling process."""
 
     def take(self, line: Json) -> None:
-        """Read one line of the history."""
+        """Collect what one line of the history says of the members."""
         kind, process, op = line.get("e"), integer(line.get("p")), integer(line.get("op"))
         if kind == "p" and (group := mapping(line.get("settings")).get("group")):
             self.groups[process] = str(group)
@@ -276,7 +276,9 @@ def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[GroupM
 
 
 def processed_by_programs(files: RunFiles) -> int | None:
-    """Count the records that members under test reported as processed, each once; None if the history does not tell."""
+    """Count the records that programs under test reported as processed, each record once; None if the history does not
+    tell.
+    """
     reader = _read(files, files.part_names)
     if reader is None:
         return None

@@ -156,7 +156,7 @@ def _elsewhere(files: RunFiles, every: Sequence[ClientOperation], window: Partit
 
 
 def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
-    """Return the operations that have an anchor on the page."""
+    """Return the ids of the operations that have an anchor on the page."""
     return frozenset(each.op for one in shown for each in one.operations if f'id="op-{each.op}"' in one.svg)
 
 

@@ -102,7 +102,7 @@ class _InputHistory:
     """
 
     def take(self, line: Json) -> None:
-        """Read one line of the history."""
+        """Collect what one line of the history says of the input, its outputs and the group members."""
         match line.get("e"):
             case "t":
                 self.names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"

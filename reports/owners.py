@@ -70,7 +70,7 @@ class PartitionOwnershipReader:
     """Maps the operation of a commit to (process, time of the request, generation)."""
 
     def take(self, line: Json) -> None:
-        """Read one line of the history."""
+        """Collect what one line of the history says of the partition's owners."""
         process, t, kind = integer(line.get("p")), integer(line.get("t")), line.get("kind")
         if line.get("e") == "c":
             sender, sent, generation = self.commits.pop(integer(line.get("op")), (-1, -1, -1))

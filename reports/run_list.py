@@ -25,7 +25,7 @@ from squall.reports.summary import unavailable_to
 
 NO_VERDICT = "no verdict"
 REASONS = 2
-"""Limits the reasons that a row names; the run's own page has all."""
+"""Limits the reasons of a verdict that a row of the list names; the run's own page has all."""
 REASON_LETTERS = 200
 """Limits the letters of one reason."""
 PAGE, PLAN = "index.html", "plan.toml"
@@ -63,7 +63,7 @@ class RunListEntry:
     the verdict follow.
     """
     permitted: tuple[str, ...]
-    """Lists the permitted findings, without losses."""
+    """Lists the permitted anomalies, except for losses, which `loss` describes."""
     loss: str
     """Describes in a line the permitted loss of acknowledged records; empty if there is none."""
     bytes: int
@@ -100,7 +100,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def one(path: Path) -> RunListEntry:
-    """Return the row of one run directory."""
+    """Return the row of one run directory in the list of runs."""
     return _row(path, _NightOfRunFolder(path.parent))
 
 

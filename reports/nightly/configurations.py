@@ -61,7 +61,7 @@ class FindingHistory:
     """Is True if the configuration does not permit the finding, or if the nights that had it forbid it (`--never`)."""
     nights: tuple[str, ...]
     runs: tuple[Row, ...]
-    """Lists the finding's rows, the latest first."""
+    """Lists a row of the store for each run that shows the finding, the latest night first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ConfigurationHistory:
 
     name: str
     nights: tuple[ConfigurationNight, ...]
-    """Lists the nights, the latest first."""
+    """Lists the results night by night, the latest night first."""
     findings: tuple[FindingHistory, ...]
     """Lists the findings: first those that need a look (`FindingHistory.wrong`), then the others. Both groups begin
     with the finding that was seen last.

@@ -63,7 +63,7 @@ class NightlyReport:
     unread: tuple[str, ...] = ()
     """Lists the invalid runs whose findings cannot be read, for example because their directories are gone."""
     configurations: tuple[ConfigurationHistory, ...] = ()
-    """Lists the configurations of all compared nights."""
+    """Lists each configuration of the compared nights, with its results and findings."""
 
     @property
     def counting(self) -> list[Row]:

@@ -110,7 +110,7 @@ class DurabilityCell:
 
     @property
     def class_words(self) -> str:
-        """Returns the classes of faults in words."""
+        """Returns the classes of faults in words, such as "processes, network"."""
         if self.classes == NOT_KNOWN:
             return "faults not known"
         words = [CLASSES.get(each, each) for each in self.classes.split()]
@@ -118,8 +118,8 @@ class DurabilityCell:
 
     @property
     def promised(self) -> str:
-        """Says in words whether records may be lost or duplicated under these faults, by what the configuration
-        promises.
+        """Says what the configuration permits under these faults, such as "may happen: loss" or "no loss, no
+        duplicates".
         """
         if not self.promise:
             return "not known"

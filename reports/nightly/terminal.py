@@ -17,7 +17,7 @@ RIGHT = ("runs", "acknowledged", "lost", "rate, 95 %", "tail", "duplicated", "ga
 
 
 def show(report: NightlyReport, screen: Console) -> None:
-    """Print the report."""
+    """Print the report of a night on a terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -63,7 +63,7 @@ class FlakyItem:
 
 @dataclass(frozen=True, slots=True)
 class MeasureSeries:
-    """Holds one measure of one configuration over the nights: the median of its runs in each."""
+    """Holds one measure of one configuration over the nights. Each value is the median over one night's runs."""
 
     configuration: str
     where: str

@@ -23,7 +23,8 @@ WHEN = {"under_load": "under load", "final_reads": "in the final reads"}
 
 
 def in_figures(files: RunFiles) -> WorkloadSection | None:
-    """Return the section; None if the run had no transactions, or if the measurements cannot be read."""
+    """Return the section on transactions; None if the run had no transactions, or if the measurements cannot be read.
+    """
     told = mapping(files.metrics.get("transactions"))
     ended, got = mapping(told.get("ended")), mapping(told.get("read_uncommitted"))
     counts = [(words, integer(ended.get(name), 0)) for name, words in ENDED.items()]
