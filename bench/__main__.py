@@ -67,7 +67,9 @@ def _beside(arguments: argparse.Namespace) -> int:
 
 
 def _against(arguments: argparse.Namespace) -> int:
-    """Measure this checkout and another one in turn."""
+    """Measure this checkout and the one given by `--against` in turn, and print the table. Return the exit code: 1 if a
+    measurement has no figures, or if a figure shows that this checkout is worse.
+    """
     with tempfile.TemporaryDirectory(prefix="squall-bench-") as name:
         folder = Path(name)
         (folder / "files").mkdir()

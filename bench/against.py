@@ -50,7 +50,9 @@ class ComparedSide:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def cluster(self) -> MeasuredCluster:
-        """Return the cluster that runs while loads are measured; the first call starts it."""
+        """Return this side's running cluster, on which loads are measured one after the other. The first call starts
+        it.
+        """
         if self._standing is None:
             self._standing = self._launched()
             first_ack(self._standing.bootstrap, self._standing.launched_at)
@@ -202,8 +204,8 @@ def _cpu(words: Sequence[str], side: ComparedSide, share: int = 1) -> Figures:
 def command(side: ComparedSide, words: Sequence[str]) -> tuple[float, float]:
     """Run `squall WORDS` of a checkout. Returns its seconds, and the CPU seconds of all its processes, user and system.
 
-    Both checkouts keep compiled modules between runs, as an installation does, even if this shell's environment turns
-    that off. Raises RuntimeError if the exit code is neither 0 nor 2.
+    Both checkouts keep compiled modules between runs, as an installed Squall does, even if this shell's environment
+    turns that off. Raises RuntimeError if the exit code is neither 0 nor 2.
     """
     assert side.root is not None, side.name
     places = {"PYTHONPATH": str(side.root), "PYTHONPYCACHEPREFIX": str(side.folder / "compiled")}

@@ -1,4 +1,6 @@
-"""Measures a cluster with confluent-kafka, in the same way for every cluster."""
+"""Measures the first acknowledgement after a launch, throughput and latency with confluent-kafka's producers, in the
+same way for every cluster.
+"""
 
 from __future__ import annotations
 

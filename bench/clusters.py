@@ -150,7 +150,7 @@ class Squall(MeasuredCluster):
         return None if self._root is None else {**os.environ, "PYTHONPATH": str(self._root)}
 
     def settings(self, node: int) -> dict[str, str]:
-        """Return the properties that a three-node cluster on loopback needs; all others keep Kafka's defaults."""
+        """Return the server properties that a cluster on loopback needs. All other properties keep Kafka's defaults."""
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "node.id": str(node),
@@ -206,7 +206,7 @@ class Kafka(MeasuredCluster):
         return self.kafka.command(main, arguments, flags=[*flags, f"-Dlog4j2.configurationFile={log4j}"])
 
     def prepare(self) -> None:
-        """Format each node's directory, which is not part of the start-up time."""
+        """Format each node's directory before the launch, so that this does not count as start-up time."""
         for node in self.nodes:
             subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._config(node))),
@@ -248,7 +248,7 @@ class PrototypeCluster(MeasuredCluster):
 
     @override
     def start(self) -> None:
-        """Start the nodes and wait until all listen, because a prototype ends if it gets a request before."""
+        """Start the nodes and wait until all listen. A request before that would end a prototype's node."""
         super().start()
         deadline = time.monotonic() + PATIENCE_S
         for port in self.ports.values():

@@ -34,10 +34,13 @@ ELECTED = "s to another leader"
 
 
 def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, float]:
-    """Kill a leader under 500 records/s. Returns the seconds from the kill to each step, and how many records failed.
+    """Kill the leader of a partition while 500 records/s are produced to it. Returns figures by name: the seconds from
+    the kill to another controller, to the fencing of the killed node, to another leader and to the next
+    acknowledgement; the seconds from the new leader to that acknowledgement; the number of failed records.
 
-    `controller`: whether that leader must be the active controller too. On return the node is back and in sync. Raises
-    RuntimeError if no record was acknowledged any more.
+    `controller`: whether that leader must be the active controller, too; otherwise it is another node. On return the
+    node runs again and is in sync. Raises RuntimeError if a client gets no acknowledgement, or if the node is not in
+    sync again, within `PATIENCE_S`.
     """
     active = active_controller(cluster)
     victim = active if controller else next(node for node in NODES if node != active)
@@ -94,7 +97,8 @@ def _load(
 def steps(
     killed: float, observer: FailoverObserver, acks: Sequence[float], failed: int, *, controller: bool
 ) -> Mapping[str, float]:
-    """Return the figures of one failover: the seconds from the kill to each step, and the number of failed records.
+    """Return the figures of one failover by name: the seconds from the kill to each step (another controller, the
+    fencing of the killed node, another leader, the next acknowledgement), and the number of failed records.
 
     `killed` is the time of the kill. `acks` and `failed` are the acknowledgement times and the failed records of
     librdkafka; `observer` has those of Squall's client. `controller`: whether the killed node was the active

@@ -44,10 +44,12 @@ class ReadRate:
 
 
 def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceDurations:
-    """Let `members` join a new group at once, then one more. `protocol`: classic or consumer (KIP-848).
+    """Measure two rebalances of a new group: `members` consumers join at once, and then one more joins. `protocol`:
+    classic or consumer (KIP-848).
 
     No member commits and each partition has a record, so each assigned member has something to read. One thread polls
-    all members. At the end each partition must have one owner. Raises RuntimeError after `PATIENCE_S`.
+    all members. At the end each partition must have exactly one owner. Raises RuntimeError if a step takes longer than
+    `PATIENCE_S`.
     """
     topic = f"g{members}-{protocol}-{time.monotonic_ns()}"
     partitions = members + 1
@@ -179,8 +181,11 @@ def _at(place: TopicPartition, offset: int) -> TopicPartition:
 
 
 def reading(cluster: Any, members: int) -> ReadRate:
-    """Let `members` of one group read an existing topic, each in a thread. Reads before all members had their first
-    records do not count. Together they must read each record once, because membership does not change.
+    """Measure how fast `members` of one group, each in a thread, read a topic that was filled before. The clock starts
+    once every member has got records.
+
+    Raises RuntimeError if a read fails, or if the members get more or fewer records than the topic has: membership does
+    not change, so no record is read twice.
     """
     topic = f"r{members}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)

@@ -25,7 +25,9 @@ RUN = 1000
 more CPU than the measured work.
 """
 _PRODUCER, _COPY = 0, 2
-"""Are RD_KAFKA_PRODUCER and RD_KAFKA_MSG_F_COPY."""
+"""Are two constants of librdkafka: RD_KAFKA_PRODUCER creates a producer instead of a consumer, and RD_KAFKA_MSG_F_COPY
+copies payloads into the queue.
+"""
 
 
 class BulkProducer(Protocol):
@@ -35,7 +37,9 @@ class BulkProducer(Protocol):
     """Lists the errors of delivery reports."""
 
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """Hand over RUN records, or one if `once`. Returns False if the queue did not take them all."""
+        """Put 1000 records (`RUN`) into librdkafka's queue, or one if `once`, all for this partition. Returns False if
+        the queue did not take them all.
+        """
 
     def poll(self, seconds: float) -> None:
         """Serve delivery reports, and wait up to `seconds` for one."""
@@ -44,10 +48,10 @@ class BulkProducer(Protocol):
         """Wait until all records that were handed over are reported. Returns False if they are not after `seconds`."""
 
     def close(self) -> None:
-        """Close the producer."""
+        """Release the client, so that it does not send during a later measurement."""
 
     taken: int
-    """Counts the records handed over so far."""
+    """Counts the records that librdkafka's queue has taken so far."""
 
 
 class ConfluentProducer(BulkProducer):
@@ -65,7 +69,9 @@ class ConfluentProducer(BulkProducer):
 
     @override
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """Hand over records. The queue's length is checked first, as each refused record would cost an exception."""
+        """Put the records into librdkafka's queue. The length of the queue is checked first, because each record that a
+        full queue refuses would cost an exception.
+        """
         if len(self._producer) > self._most:
             return False
         run = self._run[:1] if once else self._run
@@ -87,7 +93,9 @@ class ConfluentProducer(BulkProducer):
 
 
 class _RdKafkaMessage(ctypes.Structure):
-    """Mirrors rd_kafka_message_t."""
+    """Mirrors rd_kafka_message_t, the C struct in which librdkafka takes and reports a message: its error, topic,
+    partition, payload, key and offset.
+    """
 
     _fields_ = (
         ("err", c_int),

@@ -1,7 +1,7 @@
-"""Measures where the time from launch to the first acks=all record goes, by the brokers' own traces.
+"""Divides the time from a launch to the first acks=all acknowledgement into steps, by traces that the brokers write.
 
-All trace lines have times of the machine's monotonic clock. Compiled modules are kept between launches, as an
-installation does.
+All trace lines have times of the machine's monotonic clock. Compiled modules are kept between launches, as on a machine
+on which Squall is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the th
 
 
 class TracedSquall(Squall):
-    """Runs brokers of Squall with traces, and with a folder for compiled modules."""
+    """Runs brokers of Squall that write their events to trace files and keep compiled modules in the folder `compiled`.
+    """
 
     def __init__(self, folder: Path, compiled: Path, root: Path | None) -> None:
         super().__init__(folder, root=root)
@@ -48,7 +49,7 @@ class TracedSquall(Squall):
         return {**kept, "PYTHONPYCACHEPREFIX": str(self._compiled), **own}
 
     def trace(self, node: int) -> Path:
-        """Return the path of a node's trace."""
+        """Return the path of the file to which a node writes its trace, one JSON object per line and event."""
         return self.folder / f"n{node}.jsonl"
 
 

@@ -28,8 +28,8 @@ class ProcessUsage:
 
 @dataclass(frozen=True, slots=True)
 class CpuSnapshot:
-    """Holds all processes by pid at one time, and the CPU seconds so far of the whole machine and of this process with
-    its ended children.
+    """Holds CPU use at one moment: that of every process by pid, and the CPU seconds so far of the whole machine and of
+    this process with its ended children.
     """
 
     at_s: float

@@ -31,7 +31,9 @@ WRITE_INTERVAL_S = 0.01
 
 
 class FailoverObserver(threading.Thread):
-    """Observes a failover from `start` to `finish`. Times are `time.monotonic()`; a step that was not seen has none."""
+    """Observes a failover from `start` to `finish`, in a thread of its own. All its times are those of
+    `time.monotonic()`.
+    """
 
     def __init__(self, brokers: Sequence[Address], survivors: Sequence[Address], topic: str, victim: int) -> None:
         """Prepare to observe. `survivors`: the brokers that will not die. `victim`: the leader of partition 0, which
@@ -43,14 +45,15 @@ class FailoverObserver(threading.Thread):
         self.ready = threading.Event()
         """Is set once Squall's client got its first acknowledgement."""
         self.steps: dict[str, float] = {}
-        """Maps each step to the time when it was first seen. "fenced": Metadata does not list the victim any more.
-        "leader": another node leads the partition. "controller": another node is the active controller.
+        """Maps each step of the failover to the time when it was first seen; steps that were not seen are missing.
+        "fenced": Metadata does not list the victim any more. "leader": another node leads the partition. "controller":
+        another node is the active controller.
         """
         self.acknowledged: list[float] = []
         self.failed = 0
 
     def finish(self) -> None:
-        """End the observation. The results stay."""
+        """End the observation. `steps`, `acknowledged` and `failed` keep what was observed."""
         self._over.set()
         self.join()
 

@@ -83,7 +83,9 @@ def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[flo
 
 
 SIDES = {"now": "this checkout", "then": "the one to compare with", "peer": "the peer"}
-"""Describes each side in error messages."""
+"""Maps each side of a comparison to its description in error messages. The peer is a third cluster, such as Apache
+Kafka.
+"""
 
 
 def measure(
@@ -137,8 +139,9 @@ def measured(
 
 
 def table(rows: Mapping[str, PairedFigures], peer: str) -> str:
-    """Return a table: medians before and now, the median ratio with its interval, and this checkout divided by the
-    peer.
+    """Return a table with a row for each figure: the medians of the other checkout ("before") and of this one ("now"),
+    and the median of the ratios now / before with its interval. If `peer` names a peer, each row also has the peer's
+    median and the median of the ratios now / peer.
     """
     width = max(map(len, rows), default=0) + 1
     lines = [f"{'figure':<{width}}{'before':>10}{'now':>10}{'ratio':>8}  {'interval':<16}"]

@@ -37,7 +37,9 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measure and print a table."""
+    """Measure round trips without and with the frame relay, and print a table of their percentiles and the relay's CPU
+    use. Return the exit code 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.relay", description=__doc__)
     parser.add_argument("--links", type=int, default=12)
     parser.add_argument("--rate", type=int, default=600, help="round trips a second that keep the relay busy")
@@ -58,7 +60,10 @@ def percentiles(times_ms: Sequence[float]) -> str:
 
 
 def measured(relayed: bool, args: argparse.Namespace, folder: Path) -> tuple[list[float], list[float], float]:
-    """Return round trips (ms) of new connections and of an open one, and the share of a CPU that the relay used."""
+    """Measure links that go through the frame relay if `relayed`, otherwise directly to the stub. Returns the round
+    trips in ms of new connections, those of an open connection, and the share of a CPU that the relay used (0 without
+    it).
+    """
     stub, *listening = _ports(args.links + 2)
     with _process(_answer, stub):
         if not relayed:
@@ -109,7 +114,9 @@ async def _probes(ports: Sequence[int], seconds: float) -> tuple[list[float], li
 
 
 def _answer(port: int) -> None:
-    """Answer each request with its own correlation id."""
+    """Run the stub: it answers every request on `port` with an empty ApiVersions response that has the request's
+    correlation id.
+    """
     look = selectors.DefaultSelector()
     listener = socket.create_server((HERE, port), backlog=100)
     look.register(listener, selectors.EVENT_READ)

@@ -25,11 +25,11 @@ directly). `ASKED_FIRST` lists, in the same form, the loads right after the warm
 load warms the cluster up further.
 """
 RATES = ((1000, 5), (1000, 0), (5000, 5))
-"""Lists records per second with the client's linger.ms."""
+"""Lists the loads for latencies, as (records per second, linger.ms of the producer)."""
 TRANSACTING = (1, 4, 16)
-"""Lists the numbers of concurrent transactional producers."""
+"""Lists the numbers of concurrent producers with which transactions are measured."""
 MEMBERS = (10, 100)
-"""Lists the numbers of members of a group that rebalances."""
+"""Lists the sizes of the groups whose rebalances are measured."""
 COMMITTERS = (1, 8)
 READERS = 3
 REST_S = 3.0
@@ -39,8 +39,8 @@ Figures = Mapping[str, float]
 
 
 def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[MeasurementStep]:
-    """Return the steps of one round on a cluster that was launched just now: the needed ones, and those whose names
-    contain `arguments.only`. `failovers`: whether failovers are measured, too. Raises PreconditionError if
+    """Return the steps of one round on a cluster that was launched just now: those that are marked `needed`, and those
+    whose names contain `arguments.only`. `failovers`: whether failovers are measured, too. Raises PreconditionError if
     `arguments.only` selects nothing.
     """
     steps = [

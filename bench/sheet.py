@@ -22,7 +22,9 @@ class MeasurementStep:
 
     name: str
     take: Callable[[], Mapping[str, float]]
-    """Returns figures by name. Raises RuntimeError or KafkaException if the cluster fails."""
+    """Takes the measurement, and returns its figures by name. Raises RuntimeError or KafkaException if the cluster
+    fails.
+    """
     needed: bool = False
     """Is True if a failure of this step voids the whole round. For example, a failed warm-up leaves a slow JVM, and the
     comparison would favour Squall.

@@ -18,11 +18,11 @@ PATIENCE_S = 30.0
 
 
 def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
-    """Let each producer commit one transaction after another for `seconds`. Its first one comes before the clock
-    starts.
+    """Measure how many transactions per second `producers` commit, each in a thread of its own and one after the other,
+    for `seconds`. Each producer commits one transaction before the clock starts.
 
-    At the end the cluster's last stable offsets must count every record and every marker. Raises RuntimeError if a
-    transaction fails or the offsets differ.
+    At the end the sum of the partitions' last stable offsets must be the number of all records and markers. Raises
+    RuntimeError if it is not, or if a transaction fails.
     """
     topic = f"x{producers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)

@@ -49,7 +49,7 @@ itself.
 
 @dataclass(frozen=True, slots=True)
 class SubscriberSettings:
-    """Configures all group members of a load."""
+    """Holds the settings that all group members of a load share, such as those for their clients and their commits."""
 
     member: MemberSettings
     client: ClientSettings
@@ -60,10 +60,9 @@ class SubscriberSettings:
     """
     commit_every_ms: int
     commit_limit_ms: int
-    """Limits in ms how long a commit is tried."""
+    """Limits in ms how long a commit is retried."""
     commits: bool = True
-    """Is True if the subscriber commits the member's positions. Otherwise the application commits and reports them
-    itself.
+    """Is True if the member's client commits its positions. Otherwise the application commits and reports them itself.
     """
 
 
@@ -91,14 +90,14 @@ class Subscriber(MembershipListener):
         self._recorder, self._counters, self._zone = recorder, counters, zone
         self.member = member_of(self._asking, settings.member, self)
         self.fencings: list[str] = []
-        """Lists the errors that mean that another process has this instance id."""
+        """Lists the errors received so far that mean that another process uses this instance id."""
         self.was_member = False
         """Is True once this client has joined the group. Its settings are valid then, so a later error such as
         INVALID_SESSION_TIMEOUT comes from a fault.
         """
         self._held: dict[Place, int] = {}
-        """Maps each owned partition to its position when it was assigned, or at a rewind since. If the partition is
-        being read, `positions` has its newer position.
+        """Maps each owned partition to the position at which the member began to read it, or which it had at the latest
+        `rewind`. While a partition is read, `positions` has its newer position.
         """
         self._committed: dict[Place, int] = {}
         """Maps a partition to its committed offset, as far as the member knows it."""
@@ -135,7 +134,9 @@ class Subscriber(MembershipListener):
 
     @property
     def group_identity(self) -> GroupIdentity:
-        """Returns the group, member id and instance id by which the coordinator knows this member now."""
+        """Returns the group, member id and instance id by which the coordinator knows this member now, and whether it
+        owns partitions.
+        """
         member = self._settings.member
         return GroupIdentity(member.group, self.member.who.member_id, member.instance, bool(self._held))
 
@@ -153,13 +154,15 @@ class Subscriber(MembershipListener):
 
     @property
     def positions(self) -> dict[Place, int]:
-        """Returns the positions in the partitions that the member reads."""
+        """Returns the next offset to read in each partition that the member reads."""
         return dict(self.reader.consumer.positions)
 
     # --------------------------------------------------------------------------------------------- what it does
 
     async def poll(self) -> PollResult:
-        """Do what Kafka's `poll` does: keep up with the group, commit if that is due, and read."""
+        """Do what Kafka's `poll` does: take part in rebalances, commit with `auto_commit` if the last commit is
+        `commit_every_ms` ago, and read.
+        """
         await self.member.keep_up()
         if self._settings.auto_commit and self._env.mono() >= self._commit_at:
             await self.commit(AUTO)
@@ -175,12 +178,16 @@ class Subscriber(MembershipListener):
         return polled
 
     async def commit_if_due(self) -> None:
-        """Commit if that is due, after the polled records were processed."""
+        """Commit after the polled records were processed, if the last commit is `commit_every_ms` ago. With
+        `auto_commit` do nothing, because polls commit.
+        """
         if not self._settings.auto_commit and self._env.mono() >= self._commit_at:
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit."""
+        """Commit the positions of all partitions, or of `only`. `why` is the reason that the history records: manual,
+        auto, revoke or close. Return None if there is nothing to commit.
+        """
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = {
             place: position
@@ -233,14 +240,14 @@ class Subscriber(MembershipListener):
         self.member.halt(still=still)
 
     def hear(self) -> None:
-        """Record the partitions that the member lost when its membership ended. During the membership `poll` records
-        such losses; the workload calls `hear` when it polls no more.
+        """Record in the history the partitions that the member lost when its membership ended. `poll` records them,
+        too; call `hear` if no poll follows.
         """
         self.fencings += fencing_among(self.member.out)
         self.member.hear()
 
     def crashed(self) -> None:
-        """Record that the process crashed and lost its partitions."""
+        """Record in the history that the member lost its partitions because its process crashed."""
         if self._held:
             self.lost(list(self._held), "crash")
         self._recorder.flush()
@@ -295,7 +302,9 @@ class Subscriber(MembershipListener):
         return {place: held[place] for place in places if place in held}
 
     async def _begin(self) -> None:
-        """Begin to read the owned partitions whose committed offsets the group returns."""
+        """Start to read owned partitions that are not read yet, each at the group's committed offset or, if there is
+        none, at the start of its log. If a request for these offsets fails, a later poll tries again.
+        """
         member, positions = self.member, self.positions
         missing = [place for place in member.owned if place not in positions and place in self._recorder.partitions]
         if not missing or member.must_join:
@@ -357,7 +366,9 @@ def fencing_among(*errors: str) -> list[str]:
 
 
 def about_member(settings: SubscriberSettings) -> dict[str, object]:
-    """Return the settings that the history records for a member's process."""
+    """Return the settings of a group member that the history records for its process, such as its group, assignor and
+    session time-out.
+    """
     member = settings.member
     return {
         "group": member.group,

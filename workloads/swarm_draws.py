@@ -1,4 +1,5 @@
-"""Draws settings that several workloads share, for the small loads of random plans that are simulated in large numbers.
+"""Draws settings that several workloads share in random plans: settings of topics, and sizes of fetches. They suit
+small loads, because random plans are simulated in large numbers.
 """
 
 from __future__ import annotations

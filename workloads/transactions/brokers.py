@@ -1,4 +1,6 @@
-"""Chooses broker settings for transactions: for the topic __transaction_state, and frequent checks of time-outs."""
+"""Chooses broker settings for transactional loads: for the topic __transaction_state, and for how often coordinators
+look for timed-out transactions and expired transactional ids.
+"""
 
 from __future__ import annotations
 

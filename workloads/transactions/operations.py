@@ -64,17 +64,18 @@ class PlannedTransaction(NamedTuple):
     """Describes one planned transaction of one producer."""
 
     at_s: float
-    """Gives the earliest begin in seconds. In a plan it counts from the begin of the load with faults, and is negative
-    in the warm-up.
+    """Gives the earliest begin in seconds. In a plan, 0 is the end of the warm-up, and the warm-up has negative times.
+    In a `TransactionSchedule`, 0 is the begin of the run.
     """
     producer: int
     steps: str
-    """Lists the steps in order: "send 0, poll, pause 300, send 2"."""
+    """Lists the steps in order. "send 0, poll, pause 300" sends a record to partition 0, polls, and pauses for 300 ms.
+    """
     bytes: int
     """Gives the size of each record's value."""
     end: str
-    """Is commit, abort, or leave: the client then ends without a request, and a successor takes over its transactional
-    id.
+    """Says how the transaction ends: by a `commit` or an `abort`, or not at all (`leave`). In the last case the client
+    ends without a request, and a successor takes over its transactional id.
     """
 
     @property
@@ -114,7 +115,7 @@ def simplifications(operation: list[Any]) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class TransactionMix:
-    """Draws transactions by the load's settings."""
+    """Holds the settings of random transactions of a load, and draws such transactions."""
 
     rate: int
     """Gives the transactions per second of all producers together."""
@@ -149,5 +150,7 @@ class TransactionMix:
         return [first, pause, *steps] if pause.number <= MAX_PAUSE_MS else steps
 
     def interval_s(self, rng: Random) -> float:
-        """Return the seconds from one transaction of a producer to its next one."""
+        """Draw the seconds from the begin of one transaction of a producer to the earliest begin of its next one. If
+        this is 0, the next one begins as soon as the first has ended.
+        """
         return 0.0 if rng.random() < AT_ONCE else rng.uniform(1, 3) * self.producers / self.rate

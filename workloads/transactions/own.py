@@ -1,4 +1,6 @@
-"""Implements a transactional producer with Squall's own client: its record producer, and its coordinator's client."""
+"""Implements a transactional producer with Squall's own client: a `Producer` sends the records, and a
+`TransactionManager` sends requests to the transaction coordinator.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from squall.workloads.libraries import TransactionalSender
 
 
 class OwnTransactionalProducer(TransactionalSender):
-    """Sends records in transactions with Squall's own client. The record producer gets its producer id and epoch when
-    the transactional id is initialised, and again after each transaction, because the epoch may be a new one (V2).
+    """Sends records in transactions with Squall's own client. The `Producer` gets its producer id and epoch when the
+    transactional id is initialised, and again after each transaction, because transaction version 2 (KIP-890) changes
+    the epoch.
     """
 
     def __init__(self, producer: Producer, coordinator: TransactionManager) -> None:
@@ -57,7 +60,7 @@ class OwnTransactionalProducer(TransactionalSender):
 
     @override
     async def enlist(self, place: Place) -> None:
-        """Add the partition to the transaction. Only generation V1 sends a request."""
+        """Add the partition to the transaction. This sends a request only with transaction version 1."""
         await self._coordinator.add([place])
 
     @override
@@ -72,7 +75,7 @@ class OwnTransactionalProducer(TransactionalSender):
 
     @override
     async def end(self, *, commit: bool) -> EndTxnResult:
-        """End the transaction. With V2 the answer carries the next epoch."""
+        """End the transaction. With transaction version 2 the response carries the next epoch."""
         ended = await self._coordinator.end(commit=commit)
         if ended.status is OperationStatus.OK and not self._producer.retired:
             self._identify()

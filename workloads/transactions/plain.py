@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
-"""Numbers the plain producer, which has no transactions, in operations; transactional producers count from 0."""
+"""Identifies the plain producer, which has no transactions, in the field `producer` of operations. Transactional
+producers are numbered from 0.
+"""
 PLAIN = "plain"
-"""Is the field `end` of the plain producer's operations. Each is one record, outside of any transaction."""
+"""Marks, in the field `end` of an operation, a record of the plain producer: one send outside of any transaction."""
 LINGER_MS = 50
 
 
 def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[PlannedTransaction]:
-    """Yield the records of the plain producer, which has no transactions, as operations."""
+    """Draw the records of the plain producer, which has no transactions: `rate` records per second of `size` bytes,
+    between `begin_s` and `end_s`. Yield each as a `PlannedTransaction` with one send.
+    """
     at_s = begin_s
     while (at_s := at_s + rng.uniform(0.2, 1.8) / rate) < end_s:
         yield PlannedTransaction(round(at_s, 4), PRODUCER, str(MicroOp(SEND, 0)), size, PLAIN)

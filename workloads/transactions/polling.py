@@ -20,7 +20,7 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.start_positions import Beginning, positions_at
 
 POLL_LIMIT_S = 0.2
-"""Limits in seconds how long an empty poll delays a transaction."""
+"""Limits in seconds how long a poll inside a transaction waits for records."""
 LIST_LIMIT_S = 1.0
 
 
@@ -45,7 +45,9 @@ class TransactionPoller:
         self._runs = False
 
     async def poll(self, txn: int) -> None:
-        """Poll once inside this transaction. Never raises for the cluster's errors."""
+        """Poll once, and record the poll in the history as a part of the transaction with operation id `txn`. Never
+        raises for the cluster's errors.
+        """
         if not self._runs:
             self._runs = True
             await self._nursery.start(self._client.run)
@@ -70,8 +72,8 @@ class TransactionPoller:
 
 
 class LibraryTransactionPoller:
-    """Polls inside transactions with a client library's consumer, and records the polls. The consumer runs in the same
-    OS process as the library's producer. `process` is the id in the history.
+    """Polls inside transactions with a client library's consumer, and records the polls as those of `process`, an id in
+    the history. The consumer runs in the same OS process as the library's producer.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class LibraryTransactionPoller:
         self._producer, self._recorder, self._counters, self._process = producer, recorder, counters, process
 
     async def poll(self, txn: int) -> None:
-        """Poll once inside this transaction."""
+        """Poll once, and record the poll in the history as a part of the transaction with operation id `txn`."""
         for said in await self._producer.poll():
             record(said, self._recorder, self._counters, self._process, txn)
         self._recorder.flush()

@@ -40,8 +40,8 @@ KEYS = 64
 
 @dataclass(slots=True)
 class TransactionRecording:
-    """Holds what one process needs to record its operations: the recorder, the counters, and the zombie that it may
-    become.
+    """Holds the recorder and the counters with which one process records its operations. A zombie, a process that
+    pauses inside a transaction until a successor has its transactional id, also has a `zombie_run`.
     """
 
     recorder: Recorder
@@ -50,9 +50,9 @@ class TransactionRecording:
     gone: Callable[[], bool]
     """Returns whether the process has crashed: then later outcomes are not recorded."""
     open: int = 0
-    """Counts the records without an outcome yet."""
+    """Counts the sent records that have no outcome yet."""
     zombie_run: ZombieRun | None = None
-    """Collects what the process does as a zombie; None if it is not to become one."""
+    """Records what the process does as a zombie; None if it is not to become one."""
     follow: Callable[[], None] = lambda: None
     """Is called when the zombie has paused, and lets its successor begin."""
 
@@ -155,7 +155,8 @@ class TransactionalProcess:
         self, txn: int, zombie_run: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
     ) -> None:
         """Send a zombie's records after its pause, one to each place. `places[0]` is the partition to which it sent
-        before the pause. Each record's outcome is appended to `outcomes`. Raises TransactionRequestFailed.
+        before the pause. Each record's outcome is appended to `outcomes`. Raises TransactionRequestFailed if a
+        partition cannot be added to the transaction.
         """
         for place in places:
             await self._producer.enlist(place)
@@ -167,8 +168,8 @@ class TransactionalProcess:
             zombie_run.results.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
-        """Do the steps of the transaction. Return whether all its records were acknowledged. Raises
-        TransactionRequestFailed.
+        """Do the steps of the transaction. Return whether all its records were acknowledged. `txn` is the transaction's
+        operation id in the history. Raises TransactionRequestFailed if a partition cannot be added to the transaction.
         """
         outcomes: list[OperationStatus] = []
         for do, number in steps_of(drawn.steps):
@@ -186,7 +187,9 @@ class TransactionalProcess:
         return outcomes == [OperationStatus.OK] * len(drawn.partitions)
 
     def _send(self, txn: int, place: Place, size: int, outcomes: list[OperationStatus]) -> None:
-        """Send one record, and record the send."""
+        """Send one record to `place`, and record the send in the history as a part of transaction `txn`. The outcome is
+        recorded and appended to `outcomes` when it is known.
+        """
         notes, sequence = self._notes, self._sequence
         self._sequence += 1
         part = notes.recorder.partitions[place]

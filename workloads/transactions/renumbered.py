@@ -32,9 +32,9 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with all transactions assigned to the first producer, which does them one after the other. The
-    plain producer's records stay as they are. `table` holds the workload's settings. Never returns None, unlike other
-    renumberings.
+    """Return the load with all transactions assigned to producer 0, which does them one after the other. The plain
+    producer's records stay as they are. `table` holds the workload's settings. Never returns None, although the type
+    `Renumbering` allows it.
     """
     moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

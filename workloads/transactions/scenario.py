@@ -49,8 +49,8 @@ TOPIC = "transactions-0"
 FOLLOWERS = 2
 """Counts the readers that follow the log from its start. The other readers start anew every few seconds (`AGAIN`)."""
 AGAIN: tuple[Sequence[Beginning], float] = (("middle", "end", "start"), 3.0)
-"""Gives the positions from which each reader beyond the first `FOLLOWERS` starts, one after the other, and the seconds
-until it starts anew at the next of them.
+"""Gives the kinds of offsets at which each reader beyond the first `FOLLOWERS` starts in turn, and the seconds after
+which it changes to the next kind.
 """
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
 """Maps each value of the setting `isolation` to the isolation levels that the readers get in turn: 1 is read_committed,
@@ -59,13 +59,13 @@ ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncom
 
 
 def transactional_id(producer: int) -> str:
-    """Return the transactional id of the producer of this number, and of its successors."""
+    """Return the transactional id of the producer with this number. All its processes have the same id."""
     return f"squall-{producer}"
 
 
 class TransactionsLoad(Scenario):
-    """Runs producers that write in transactions, and readers. Each producer has a transactional id, which its
-    successors take over.
+    """Runs producers that write in transactions, and readers. Each producer has a transactional id. When its process
+    has ended or crashed, a new process of the producer takes over the id.
     """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedTransaction

@@ -40,24 +40,28 @@ LOOK_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Configures all writers of a load."""
+    """Holds the settings that all transactional producers of a load share."""
 
     producer: ProducerSettings
     client: ClientSettings
     places: Sequence[Place]
-    """Lists the partitions to which the writers write."""
+    """Lists the partitions that the producers send to and poll."""
     transaction_timeout_ms: int
     generation: int
-    """Gives the newest generation of the transaction protocol that the writers speak, 1 or 2."""
+    """Gives the highest transaction version that the producers use, 1 or 2. With version 2 each transaction has a new
+    epoch (KIP-890).
+    """
     draw: TransactionMix
     ids: Sequence[str]
-    """Lists the writers' transactional ids, by producer number."""
+    """Lists the transactional id of each producer, by its number."""
     level: Callable[[int], int]
     """Returns the isolation level at which the producer of this number polls."""
 
 
 class TransactionalWriter:
-    """Runs one transactional producer as a sequence of processes of the history, all with the same transactional id."""
+    """Runs one transactional producer as a sequence of logical processes, as in Jepsen. When a process has ended or
+    crashed, the next one takes over its transactional id.
+    """
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: WriterSettings, number: int, began: float
@@ -161,7 +165,7 @@ class TransactionalWriter:
             client.close()
 
     def _polling(self, nursery: trio.Nursery, process: int) -> TransactionPoller:
-        """Make the consumer of a process."""
+        """Return the consumer that polls inside the transactions of `process`, with connections of its own."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
@@ -223,8 +227,9 @@ class TransactionalWriter:
         polling.close()
 
     async def _go_on(self, one: TransactionalProcess) -> None:
-        """Do the transactions that come due, until the process must end, the load ends, or a fault wants a zombie, a
-        process that pauses inside a transaction. This process then ends, and the writer's next one becomes the zombie.
+        """Do the scheduled transactions until the process must end, the load ends, or a fault requests a zombie: a
+        process that pauses inside a transaction. In the last case this process ends, and the writer's next process
+        becomes the zombie.
         """
         while not self._stop.is_set() and self._handle.pending_zombie is None:
             await self._handle.until_released(self._stop)
@@ -241,7 +246,9 @@ class TransactionalWriter:
             self._handle.transaction_ended()
 
     def _of_a_successor(self) -> PlannedTransaction:
-        """Return the first transaction of a zombie's successor, whatever is due: one record, committed."""
+        """Return the transaction with which a zombie's successor begins, instead of the next scheduled one: one record,
+        committed.
+        """
         number, draw = self._number, self._settings.draw
         return PlannedTransaction(
             0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT
