@@ -1,4 +1,6 @@
-"""Measures Squall's broker in one run, and prints a table and ratios. `python -m bench` is `squall bench`."""
+"""Measures Squall's cluster, beside Apache Kafka's if asked for, or this checkout in turn with another one, and prints
+the figures and their ratios. `python -m bench` is `squall bench`.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ count as the cluster's start.
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records of the
-    brokers, of the kernel for the brokers (a part of the brokers' CPU seconds), and of the client.
+    """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records. These are the
+    brokers' (all of them, and the part in the kernel) and the client's.
     """
 
     mb_s: float

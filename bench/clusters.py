@@ -171,7 +171,9 @@ class Squall(MeasuredCluster):
 
 
 class Kafka(MeasuredCluster):
-    """Runs Apache Kafka with KRaft, three combined nodes, from KAFKA_HOME or by Maven."""
+    """Runs Apache Kafka with KRaft on three combined nodes. Kafka's files are those in KAFKA_HOME; without it, Maven
+    downloads them.
+    """
 
     name = "kafka"
 

@@ -142,10 +142,11 @@ def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
 
 
 def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
-    """Let each committer, in a group of its own, commit one offset after another for `seconds`.
+    """Measure how many offsets per second `committers` consumers commit, each in a group of its own and one offset
+    after another, for `seconds`.
 
-    Its first commit comes before the clock starts. At the end, the coordinator must return the offset of its final
-    commit.
+    Each commits once before the clock starts. At the end, each group's coordinator must return the offset of the final
+    commit. Raises RuntimeError if it does not, or if a commit fails.
     """
     topic = f"c{committers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)

@@ -34,7 +34,7 @@ class BulkProducer(Protocol):
     """Produces equal records to one topic, many per call."""
 
     failed: list[Any]
-    """Lists the errors of delivery reports."""
+    """Lists the errors of the records that were not delivered."""
 
     def hand(self, partition: int, *, once: bool = False) -> bool:
         """Put 1000 records (`RUN`) into librdkafka's queue, or one if `once`, all for this partition. Returns False if

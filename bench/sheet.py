@@ -73,8 +73,8 @@ class ClusterFigures:
 
 
 def table(results: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """Return a table: median (min .. max) of each figure of each cluster, and the first cluster's divided by the
-    peer's.
+    """Return a table with a row for each figure: its median (min .. max) on each cluster, and, if there are two
+    clusters, the first one's median divided by the second one's.
     """
     names = list(results)
     figures = dict.fromkeys(figure for found in results.values() for figure in found)

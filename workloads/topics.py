@@ -44,7 +44,7 @@ async def make_topics(
 
 
 async def _create(client: Client, wanted: Sequence[NewTopic], trouble: list[str]) -> None:
-    """Send CreateTopics until all topics exist. `trouble` receives the last errors."""
+    """Send CreateTopics until all topics exist. The latest error replaces the contents of `trouble`."""
     missing = {topic.name: topic for topic in wanted}
     failures = 0
     while missing:

@@ -47,7 +47,7 @@ def steps_of(text: str) -> tuple[MicroOp, ...]:
 
 
 def text_of(steps: Sequence[MicroOp]) -> str:
-    """Return the text of steps, which `steps_of` parses."""
+    """Return steps as text, such as "send 0, poll, pause 300"."""
     return ", ".join(map(str, steps))
 
 

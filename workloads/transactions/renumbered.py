@@ -14,7 +14,9 @@ PRODUCER, END = AT + 1, STEPS + 2
 
 
 def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with the used partitions renumbered from 0; None if no record is sent."""
+    """Return the load on only as many partitions as its transactions send to, renumbered from 0. Return None if they
+    send no record.
+    """
     plain_ones = [op for op in operations if op[END] == PLAIN]
     operations = [op for op in operations if op[END] != PLAIN]
     listed = [steps_of(op[STEPS]) for op in operations]
