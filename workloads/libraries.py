@@ -1,8 +1,8 @@
 """Defines what client libraries must do as producers, readers and group members of a workload, and records what they
 do.
 
-The harness starts each library in an OS process of its own, a driver program (`squall.chaos.drivers`). Its operations
-are recorded here, in the same history as those of Squall's own client.
+The harness starts each library in an OS process of its own, a driver program (`squall.chaos.drivers`). This module
+records the library's operations in the same history as those of Squall's own client.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkloadProducer(Protocol):
         on_outcome: Callable[[Outcome], None],
         /,
     ) -> None:
-        """Send a record. `on_outcome` is called once."""
+        """Send a record. `on_outcome` is called once, with the outcome: OK, FAIL or INFO (unknown)."""
 
     def retire(self, why: str) -> None:
         """Accept no more records, for the reason `why`."""
@@ -56,7 +56,7 @@ class WorkloadProducer(Protocol):
         """Wait until every record has its outcome."""
 
     def close(self) -> None:
-        """Close the producer."""
+        """Stop the producer for good. Callers first wait for `finish`."""
 
 
 class TransactionalSender(Protocol):
@@ -105,13 +105,13 @@ class TransactionalSender(Protocol):
         on_outcome: Callable[[Outcome], None],
         /,
     ) -> None:
-        """Send a record. `on_outcome` is called once."""
+        """Send a record. `on_outcome` is called once, with the outcome: OK, FAIL or INFO (unknown)."""
 
     async def flushed(self) -> None:
         """Wait until every record has its outcome."""
 
     async def end(self, *, commit: bool) -> EndTxnResult:
-        """Commit or abort the transaction. No record may be in flight."""
+        """Commit or abort the transaction, and return the result. Callers first wait for `flushed`."""
 
     def close(self) -> None:
         """Close the producer without ending its transaction: an open transaction stays open."""
@@ -162,7 +162,7 @@ class SelfPollingReader(Protocol):
 
     async def next(self) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError | None:
         """Return the reader's next event, or None once the reader has ended because `finish` was called. Raise
-        WorkloadFailed if the reader ended by itself.
+        HarnessError (`squall.chaos.errors`) if the reader ended by itself.
         """
 
     def finish(self) -> None:
@@ -207,7 +207,7 @@ class CommittedOffsets(NamedTuple):
     who: Member
     began_ns: int
     stable: bool
-    """Is True if the request waits for pending offsets of transactions (KIP-447)."""
+    """Is True if the request requires stable offsets (KIP-447), without pending ones of transactions."""
     places: Sequence[Place]
     offsets: Mapping[Place, int]
     """Maps each partition to its committed offset; -1 if nothing is committed."""
@@ -239,7 +239,7 @@ class PartitionsLost(NamedTuple):
 
 
 class OffsetCommitBegan(NamedTuple):
-    """Reports that a member that commits by itself is about to commit these offsets."""
+    """Reports that a user's program, which decides by itself when to commit, is about to commit these offsets."""
 
     who: Member
     id: int
@@ -277,7 +277,7 @@ class MemberListener(Protocol):
         """Record one event of the member."""
 
     def offsets_to_commit(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
-        """Return the offsets to commit now, before the member gives up these partitions. `at` holds its positions."""
+        """Return the offsets to commit before the member `who` gives up these partitions. `at` holds its positions."""
 
     def commit_ended(self, end: CommitOutcome) -> None:
         """Record the result of the commit of the offsets that `offsets_to_commit` returned."""
@@ -295,11 +295,11 @@ class ProgramListener(MemberListener, Protocol):
     """Receives the events of a user's program that is a group member, and that polls and commits by itself."""
 
     def has(self, place: Place) -> bool:
-        """Return whether the run has this partition."""
+        """Return whether a partition that the program has named exists in this run."""
 
     def output(self, place: Place, source: int) -> ProgramOutput | None:
-        """Return the record that the program writes to `place` for the input with value `source`, or None if the run
-        has no such partition.
+        """Record that the program is about to write to `place`, for the input with value `source`, and return the
+        record to write. Return None if the run has no such partition.
         """
 
 
@@ -334,14 +334,14 @@ class LibraryConsumer(Protocol):
 
 
 class MemberConfig(NamedTuple):
-    """Configures a member of a group."""
+    """Holds the settings with which a library starts a group member."""
 
     settings: MemberSettings
     isolation: int
 
 
 class TransactionalMember(TransactionalSender, Protocol):
-    """Sends the records of an application that is also a group member, from the same OS process. Without a
+    """Sends an application's output records, from the OS process in which its group member polls the inputs. Without a
     transactional id it uses no transactions.
     """
 
@@ -376,8 +376,8 @@ class LibraryClientFactory(Protocol):
     version: str
 
     def about(self) -> Mapping[str, object]:
-        """Return the settings of the library's producers, by Squall's names and with the library's real values: the
-        checkers derive from them what was promised.
+        """Return those producer settings whose real value in the library may differ from the plan's. The history gets
+        them, because checkers derive from the real values what was promised.
         """
 
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> WorkloadProducer:
@@ -388,8 +388,8 @@ class LibraryClientFactory(Protocol):
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]
     ) -> ConsumingTransactionalSender:
-        """Start a fresh transactional producer, not initialised yet. Before it sends, it calls `flush` to write the
-        history to its file.
+        """Start a fresh transactional producer, not initialised yet. The producer calls `flush` before it sends: that
+        writes the history to its file.
         """
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> SelfPollingReader:
@@ -398,15 +398,15 @@ class LibraryClientFactory(Protocol):
     async def member(
         self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryConsumer:
-        """Start a fresh group member as `task` describes it, and subscribe it. `hearing` receives its events. Before it
-        commits, it calls `flush` to write the history to its file.
+        """Start a fresh group member as `task` describes it, and subscribe it. `hearing` receives its events. The
+        member calls `flush` before it commits: that writes the history to its file.
         """
 
     async def instance(
         self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
         """Start a fresh OS process as `task` describes it: a subscribed consumer and an uninitialised producer.
-        `hearing` receives the consumer's events. Before they send, both call `flush` to write the history to its file.
+        `hearing` receives the consumer's events. Both clients call `flush` before they send: that writes the history.
         """
 
 
@@ -425,7 +425,7 @@ class ClientZone(NamedTuple):
 
 
 class ReaderConfig(NamedTuple):
-    """Assigns partitions to one of the workload's readers."""
+    """Says which partitions one of the workload's readers reads, at which isolation level and in which client zone."""
 
     number: int
     places: Sequence[Place]
@@ -459,7 +459,7 @@ async def read_by(
 
 
 def _positions(said: ReaderAssigned | PolledRecords | ReaderPositionReset | PollError) -> Mapping[Place, int]:
-    """Return a reader's positions after this event, for the partitions of the event."""
+    """Return a reader's new positions after this event; empty after an error."""
     match said:
         case ReaderAssigned(at):
             return at

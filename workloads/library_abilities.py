@@ -1,4 +1,6 @@
-"""Says what client libraries can do as members of groups, in the versions that requirements-clients.txt pins. Pure."""
+"""Says what client libraries can do as members of groups, in the versions that requirements-clients.txt pins. Does no
+I/O.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ Squall's own client.
 
 The library joins, assigns and gives up partitions; the events of its callbacks are written to the history in their
 order. Offsets are committed only for records that its polls have returned to the harness, under the member id and
-generation of the poll. The history lacks what a library does not report: heartbeats, and why it joins anew.
+generation of the poll. The history lacks what a library does not report: heartbeats, and the reasons of rejoins.
 """
 
 from __future__ import annotations
@@ -98,13 +98,16 @@ class LibrarySubscriber(MemberListener):
         self._out = ""
         self._over = False
         self.positions: dict[Place, int] = {}
-        """Maps each partition that the member reads to its position."""
+        """Maps each partition that the member reads to the offset that it reads next."""
         self.was_member = False
         self.fencings: list[str] = []
         """Lists the errors, such as FENCED_INSTANCE_ID, that mean that another process has this instance id."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Add a process to the history for this member, unless it has one already (`process`), and return its id."""
+        """Add this member to the history as a process, and return the process's id. `role` is `reader` or `producer`,
+        and `about` holds further settings to record. If `process` is given, the member is that process already, and
+        none is added.
+        """
         member, driver = self._settings.member, self._driver
         told = {**about, **about_member(self._settings)}
         self.process = (
@@ -146,7 +149,9 @@ class LibrarySubscriber(MemberListener):
     # --------------------------------------------------------------------------------------------- what it does
 
     async def poll(self) -> Sequence[PolledRecords]:
-        """Poll the library once, which also keeps the membership alive. The application commits by itself."""
+        """Poll the library once, which also keeps the membership alive. A poll commits nothing: the caller commits
+        separately, for example by `commit_if_due`.
+        """
         return [] if self._grouped is None else await self._grouped.poll()
 
     async def commit_if_due(self) -> None:
@@ -155,8 +160,9 @@ class LibrarySubscriber(MemberListener):
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit. `why` is the
-        reason that the history gives: `manual`, `revoke` or `close`.
+        """Commit the member's positions in all of its partitions, or only in `only`. Return None if nothing was
+        committed: no position is new, the member is in no group, or the setting `commits` is False. `why` is the reason
+        that the history gives: `manual`, `revoke` or `close`.
         """
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = self._uncommitted(self.positions if only is None else only)
@@ -165,9 +171,8 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """Commit these offsets as the member `who`. The setting `commits` does not matter: if it is False, the
-        application commits, by calling this method. `why` is the reason that the history gives: `manual`, `revoke` or
-        `close`.
+        """Commit these offsets as the member `who`, even if the setting `commits` is False: an application that commits
+        by itself calls this method. `why` is the reason that the history gives: `manual`, `revoke` or `close`.
         """
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
@@ -179,7 +184,7 @@ class LibrarySubscriber(MemberListener):
         return end
 
     async def rewind(self) -> None:
-        """Go back to the committed offsets of the group."""
+        """Go back to the group's committed offsets, so that the next polls return the uncommitted records again."""
         if self._grouped is not None:
             self._held |= self.positions
             self.positions.clear()
@@ -204,8 +209,8 @@ class LibrarySubscriber(MemberListener):
             self._grouped.halt(still=still)
 
     def hear(self) -> None:
-        """Do nothing. The twin `Subscriber.hear` records which partitions were lost with the membership; a library
-        reports that by itself.
+        """Do nothing: a library reports by itself which partitions were lost when its membership ended. For Squall's
+        own client, `Subscriber.hear` records them.
         """
 
     def crashed(self) -> None:

@@ -27,8 +27,8 @@ class _ReaderProgress:
     client: str
     positions: dict[Place, int]
     moved_at: dict[Place, float] = field(default_factory=dict)
-    """Maps a partition to env.mono() of its position's last advance; a partition is missing if there was none since the
-    wait began.
+    """Maps a partition to the time, by env.mono(), at which its position last advanced. Partitions without an advance
+    since the latest call of `LiveReaders.reach` are missing.
     """
 
 
@@ -48,8 +48,8 @@ class LaggingReader:
 
 
 class LiveReaders:
-    """Tracks the readers of one run. If `stay` is True, they continue after the load until `let_go` is called;
-    otherwise they end with the load.
+    """Tracks how far the readers of one run have read, so that the harness can wait for them. If `stay` is True, the
+    readers continue after the load until `let_go` is called; otherwise they end with the load.
     """
 
     def __init__(self, *, stay: bool = False) -> None:
@@ -64,21 +64,23 @@ class LiveReaders:
     # ------------------------------------------------------------------------------------------ by the workload
 
     def load_over(self) -> None:
-        """Note that every operation of the load has its outcome. Idempotent."""
+        """Set `settled`, because every operation of the load has its outcome. Unless `stay` was given, the readers may
+        end now, too. Idempotent.
+        """
         self.settled.set()
         if not self._stay:
             self.may_end.set()
 
     def begins(self, process: int, client: str, places: Sequence[Place]) -> None:
-        """Note that a reader of these partitions begins."""
+        """Add a reader of these partitions to those for which the harness waits. `process` is its id in the history."""
         self._readers[process] = _ReaderProgress(client, dict.fromkeys(places, NOWHERE))
 
     def ends(self, process: int) -> None:
-        """Note that a reader has ended, so that the harness does not wait for it."""
+        """Remove a reader that has ended, so that the harness does not wait for it."""
         self._readers.pop(process, None)
 
     def moved(self, process: int, positions: Mapping[Place, int]) -> None:
-        """Note the positions of a reader after an assignment, a poll or a seek, for these partitions."""
+        """Remember a reader's positions in these partitions, after an assignment, a poll or a seek."""
         reader = self._readers[process]
         for place, position in positions.items():
             if position > reader.positions.get(place, NOWHERE):

@@ -1,4 +1,4 @@
-"""Defines what a workload requires of its client libraries."""
+"""Defines what a workload requires of its client library: for example, producer settings and the largest record."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class LibraryRequirements(NamedTuple):
     poll_pause_ms: int
     """Gives the pause of a reader after each poll, in ms."""
     program: str | None = None
-    """Holds the command of the program that does the work instead of a library; None if the workload has no program."""
+    """Holds the command of the user's program that replaces the library; None if the workload has no program."""
     directory: str = ""
     """Names the directory in which the program is started."""

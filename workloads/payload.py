@@ -1,9 +1,9 @@
 """Encodes the value field of a record: a globally unique value that a reader can verify by itself.
 
-Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1: not promised), key length u16 (0xFFFF if
-there is no key), the key again, padding up to the workload's record size. The CRC covers all of these and the headers.
-So a reader that knows nothing of the sent records detects damage to any of them, a key or header of another record, and
-a timestamp that is not the sender's.
+Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1 if the record may have another one), key
+length u16 (0xFFFF if there is no key), the key again, padding up to the workload's record size. The CRC covers all
+fields after the magic, and the record's headers. So a reader that knows nothing of the sent records detects damage to
+any of them, a key or header of another record, and a timestamp that is not the sender's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Headers = Sequence[tuple[str, bytes | None]]
 MAGIC = b"SQ1"
 HEADER, EMPTY_HEADER = "squall", "none"
 HEADER_EVERY = 4
-"""One record in four of a process has headers: reading a record with headers costs as much as reading two without."""
+"""Every fourth record of a process has headers. The others have none, because reading a record with headers costs as
+much as reading two without.
+"""
 MIN_SIZE = 3 + 8 + 4 + 8 + 2
 NO_KEY = 0xFFFF
 NOT_PROMISED = -1
@@ -55,7 +57,7 @@ class VerifiedPayload(NamedTuple):
     """Holds the value that a payload encodes, or the reason why the payload does not verify."""
 
     value: int
-    """Holds the value; -1 if the payload does not verify."""
+    """Holds the globally unique value of the record; -1 if the payload does not verify."""
     why: str
     """Says what is wrong with the payload; empty if nothing is."""
 
@@ -71,8 +73,8 @@ def make(
 ) -> tuple[bytes, int]:
     """Return the payload of `value`, and its CRC as the digest to record.
 
-    The payload has `size` bytes, or more if the key needs more. Keys are shorter than 65,535 bytes. `timestamp_ms` is
-    the record's timestamp, which a topic with CreateTime keeps.
+    The payload has `size` bytes, or more if the key does not fit into them. Keys are shorter than 65,535 bytes.
+    `timestamp_ms` is the record's timestamp, which a topic with CreateTime keeps.
     """
     echo = key or b""
     assert len(echo) < NO_KEY, len(echo)
@@ -92,8 +94,8 @@ def headers_of(value: int, sequence: int) -> list[tuple[str, bytes | None]]:
 
 
 def size_of(headers: Headers) -> int:
-    """Return how many bytes these headers add to a record: names, values, and one byte for the length of each. Longer
-    lengths than 63 would need more bytes.
+    """Return how many bytes these headers add to a record: names, values, and one byte for the length of each, which is
+    enough up to a length of 63.
     """
     return sum(2 + len(name) + len(content or b"") for name, content in headers)
 
@@ -141,7 +143,7 @@ def _padding(value: int, length: int) -> bytes:
 
 
 def _digest_of_headers(headers: Headers, digest: int) -> int:
-    """Return the CRC-32C of the headers that continues `digest`, the CRC of the bytes before them."""
+    """Return the CRC-32C of some bytes with the headers after them. `digest` is the CRC-32C of these bytes alone."""
     for name, content in headers:
         encoded = name.encode()
         digest = crc32c(_LENGTH.pack(len(encoded)) + encoded, digest)

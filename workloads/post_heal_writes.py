@@ -26,8 +26,8 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import POST_HEAL_BYTES
 
 ATTEMPTS = 3
-"""Is the number of attempts that fit into the time limit if each uses its full share. Each attempt has a fresh client
-and producer. If attempts fail early, more of them follow.
+"""Divides the time limit of the writes: each attempt to write to all partitions lasts at most a third of the limit, and
+has a fresh client and producer. If attempts fail early, more than three of them fit.
 """
 REQUEST_TIMEOUT_S = 3.0
 PAUSE_S = 0.2
@@ -100,7 +100,8 @@ class PostHealWrites:
 async def write_afterwards(
     env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, limit_s: float, zone: str = ""
 ) -> PostHealWrites:
-    """Write to every partition until each has acknowledged a record, for at most `limit_s` seconds.
+    """Write one record to every partition after healing, again to those that acknowledged none, for at most `limit_s`
+    seconds. Return the acknowledged offsets, and the partitions that acknowledged none.
 
     The function never raises for the cluster's errors. A record in flight at the limit has no outcome in the history:
     it may or may not have been appended.

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 
 KEPT = 10_000
-"""Is the largest number of records that are kept for each partition. Readers look up only the last seconds, which these
-records cover.
+"""Limits how many records are remembered for each partition; older ones are dropped. Readers look up only timestamps of
+the last seconds, which these records cover.
 """
 
 
@@ -22,7 +22,9 @@ class RecordTimestamps:
         self._got: dict[int, deque[tuple[int, int]]] = {}
 
     def got(self, part: int, leader_epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """Remember records, as (offset, timestamp in ms) in log order, that the leader of this epoch returned."""
+        """Remember records of the partition `part`, which the leader of this epoch returned, as (offset, timestamp in
+        ms) in log order. Records of another epoch are forgotten.
+        """
         if self._epochs.get(part) != leader_epoch:
             self._epochs[part], self._got[part] = leader_epoch, deque(maxlen=KEPT)
         self._got[part].extend(records)
@@ -32,8 +34,8 @@ class RecordTimestamps:
         self._epochs.pop(part, None)
 
     def since(self, part: int, leader_epoch: int, timestamp_ms: int) -> int:
-        """Return the lowest offset among the records of this leader epoch that are not earlier than the timestamp; -1
-        if there is none, or if the epoch has no records here.
+        """Return the lowest offset among the remembered records of this leader epoch that are not earlier than the
+        timestamp; -1 if there is none.
         """
         if leader_epoch < 0 or self._epochs.get(part) != leader_epoch:
             return -1

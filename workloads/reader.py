@@ -25,7 +25,7 @@ ERROR_EVERY_NS = 500_000_000
 
 
 class RecordedReader:
-    """Reads partitions as one process of the history. Needs a running client."""
+    """Reads partitions with Squall's own client, as one process of the history. The client must be running."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class RecordedReader:
         process: int | None = None,
         times: RecordTimestamps | None = None,
     ) -> None:
-        """Add a process with this role and this client zone to the history; `extra` holds further settings for it. If
-        `process` is given, the caller has added that process already, with the same isolation level. `times` is for a
-        reader that looks up offsets by timestamp: an empty object, in which the reader remembers its records'
-        timestamps.
+        """Add a process with this role, such as `reader`, and this client zone to the history; `extra` holds further
+        settings for it. If `process` is given, the caller has added that process already, with the same isolation
+        level. `times` is for a reader that looks up offsets by timestamp: an empty object, in which the reader
+        remembers its records' timestamps.
         """
         self._env = env
         self._client = client

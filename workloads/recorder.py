@@ -31,9 +31,9 @@ from squall.workloads.client.outcomes import OperationStatus
 SCHEMA = 1
 SEND = "send"
 SEAL = "crc32"
-"""Names the field of the last line that holds the CRC-32 of all bytes before that line."""
+"""Names the field of the history's last line that holds the CRC-32 of all bytes before that line."""
 GATHER_BYTES = 64 * 1024
-"""Lines are appended to the file at the latest when this many bytes are waiting."""
+"""Lines of the history are appended to its file at the latest when this many bytes are waiting."""
 
 _json = msgspec.json.Encoder()
 # Most lines are those of sends: formatting a template costs less than encoding a dict.
@@ -45,7 +45,7 @@ _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
 
 class PartitionPoll(NamedTuple):
-    """Holds the result of one poll for one partition. The order of the fields is the history's."""
+    """Holds the result of one poll for one partition. The history has the fields in this order."""
 
     part: int
     position: int
@@ -75,14 +75,16 @@ class ReadOutcome:
     got: Sequence[PartitionPoll] = ()
     bad: Sequence[CorruptRecord] = ()
     end: Mapping[int, int] = field(default_factory=dict)
-    """Maps each partition that a final read has read to its end to this end offset, which a leader reported when the
-    final read began.
+    """Maps a partition to its end offset, if a final read has reached this offset. A leader had reported the end offset
+    when the final read began.
     """
     error: str = ""
 
 
 Served = Callable[[str, int, int, Sequence[tuple[int, int]]], None]
-"""Takes topic, partition index, epoch of the leader that answered, and the records as (offset, value)."""
+"""Is called with the records that a poll returned from one partition: topic, partition index, epoch of the leader that
+answered, and the records as (offset, value).
+"""
 
 
 class Recorder:
@@ -93,8 +95,8 @@ class Recorder:
     def __init__(
         self, env: Env, path: str, run: str, *, served: Served | None = None, about: Mapping[str, Any] | None = None
     ) -> None:
-        """Create the history file. `served` is called with the records that a reader gets from a partition. `about`
-        holds further fields of the file's first line.
+        """Create the history file. `served` is called with the records of each poll, separately for each partition.
+        `about` holds further fields of the file's first line.
         """
         if env.fs.exists(path):
             raise FileExistsError(f"{path}: a history is never written over")
@@ -122,7 +124,7 @@ class Recorder:
         """Maps a topic to its settings in force, from the latest call of `topic_settings` for the topic."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
-        """Holds the declaration of each partition, by the partition's number in the history."""
+        """Lists the retention settings of each partition, in the order of the partitions' numbers in the history."""
         self._declarations = 0
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         # Promises the last line, so that a history without it is known to be cut (`squall.checkers.history.seal`).
@@ -137,8 +139,8 @@ class Recorder:
     @property
     def contents(self) -> dict[str, Any]:
         """Summarises the history so far for run.json: how many operations of each name ended ok, fail and info (open
-        ones are info), the number of processes, each partition as it was added, and a CRC-32 of the lines that add
-        partitions or topic settings.
+        ones are info), the number of processes, each partition with its retention settings, and a CRC-32 of the lines
+        that add partitions or topic settings.
         """
         return {
             "outcomes": {
@@ -154,7 +156,7 @@ class Recorder:
         }
 
     def place(self, part: int) -> tuple[str, int]:
-        """Return (topic, partition index) of a partition's number in the history."""
+        """Return (topic, partition index) of the partition that has this number in the history."""
         return self._places[part]
 
     def now_ns(self) -> int:
@@ -165,7 +167,8 @@ class Recorder:
         self, role: str, version: str, settings: Mapping[str, Any], *, client: str = "squall", zone: str = ""
     ) -> int:
         """Add a process (Jepsen's logical process, for example one producer) to the history and return its id. `role`
-        is producer, reader, final or admin.
+        is producer, reader, final (a final reader) or admin. `client` and `version` name the process's client library,
+        and `settings` holds the client's settings.
         """
         process = self._next_process
         self._next_process += 1
@@ -366,13 +369,15 @@ class Recorder:
         return op
 
     def _begins(self, f: str) -> list[int]:
-        """Count one more operation of this name, and return its counts."""
+        """Count one more operation named `f` as begun. Return the four counts of this name (`_outcomes`), so that the
+        caller can also count the operation's end.
+        """
         counts = self._outcomes.setdefault(f, [0, 0, 0, 0])
         counts[3] += 1
         return counts
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Record an event that is no operation: a rebalance, a note."""
+        """Record an event that is no operation, for example a rebalance or the errors of a poll."""
         self._put({"e": "x", "t": self.now_ns(), "kind": kind, **fields})
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Lists the workloads, one line each."""
+"""Lists the packages of all workloads, and finds a workload by its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ FOLDERS = (
     "squall.workloads.semantics",
     "squall.workloads.command",
 )  # fmt: skip
-"""Lists the packages of the workloads. Each has a SCENARIO; the first one is the default."""
+"""Lists the packages of the workloads. Each exports its scenario class as `SCENARIO`. The first package has the default
+workload.
+"""
 
 
 def _scenario(folder: str) -> type[Scenario]:

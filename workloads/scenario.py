@@ -63,7 +63,7 @@ Table = dict[str, Any]
 """Is a plan's `[workload]` table as JSON values, the form in which shrinking changes it."""
 
 Acknowledged = Callable[[str, int, int, int], None]
-"""Takes topic, partition, offset (-1: not known) and value of a record whose send succeeded."""
+"""Is called for each record whose send succeeded, with its topic, partition, offset (-1: not known) and value."""
 
 
 class RandomStreamFactory(Protocol):
@@ -74,7 +74,7 @@ class RandomStreamFactory(Protocol):
 
 
 class WorkloadFailed(Exception):
-    """Says that the workload could not begin, and why."""
+    """Says that the workload could not begin, and why: for example, its topics were not ready in time."""
 
 
 class LoadProfile(NamedTuple):
@@ -99,7 +99,9 @@ class LoadProfile(NamedTuple):
     groups: tuple[str, ...] = ()
     """Lists the load's consumer groups."""
     coordinator_apis: tuple[str, ...] = ()
-    """Lists the APIs of the requests that members send to coordinators again and again."""
+    """Lists the APIs of requests that group members send to their coordinator throughout the load, such as Heartbeat.
+    Faults that are to hit a request to a coordinator choose one of these.
+    """
     members: tuple[str, ...] = ()
     """Names the clients that are members of a group, by member number: `reader:0` or `producer:1`."""
     static_members: tuple[int, ...] = ()
@@ -107,19 +109,21 @@ class LoadProfile(NamedTuple):
 
 
 class BrokerLimit(NamedTuple):
-    """Describes a broker setting that bounds what clients may ask for: a request beyond the bound is refused each time.
-    Kafka's defaults and `Scenario.suited_brokers` are within the bounds.
+    """Describes a broker setting that has to fit what the workload's clients ask for. Only a setting that the plan
+    gives can be wrong: Kafka's defaults, with `Scenario.suited_brokers`, fit.
     """
 
     setting: str
     asked: int
     """Gives the value that the workload's clients ask for, for example a session time-out in ms."""
     asked_by: str
-    """Names what needs the value `asked`: a setting of the workload or, for example, its largest record."""
+    """Names what decides `asked`: a setting of the workload or, for example, its largest record."""
     refused: str
-    """Says what happens if the value is out of bounds, for example "records are refused"."""
+    """Says what happens if the setting does not fit, for example "records are refused"."""
     least: bool = False
-    """Is True if the setting is a lower bound; otherwise it is an upper bound."""
+    """Is True if the setting must be at most `asked`, for example the shortest session time-out that a broker accepts;
+    otherwise it must be at least `asked`.
+    """
 
 
 class SwarmCluster(NamedTuple):
@@ -157,7 +161,9 @@ class ScenarioEnvironment:
     recorder: Recorder
     counters: LoadCounters
     stop: trio.Event
-    """Is set when clients must send nothing any more."""
+    """Is set at the end of the load: from then on, producers send no new records. Readers, and instances that write an
+    output for each input, continue until `readers.may_end`.
+    """
     controls: LoadControls
     """Lets faults pause and crash clients, turn them into zombies, and start a second process with a member's instance
     id.
@@ -166,7 +172,7 @@ class ScenarioEnvironment:
     acknowledged: Acknowledged | None = None
     operations: Sequence[Operation] | None = None
     readers: LiveReaders = field(default_factory=_live_readers)
-    """Collects the positions of the workload's readers, and lets the readers end."""
+    """Tracks how far the workload's readers have read, and says when they may end."""
 
     def own(self, name: str) -> Env:
         """Return the Env (clock and random numbers) of the client with this name, for example `producer-0`."""
@@ -197,7 +203,7 @@ class Scenario(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     OPERATION: ClassVar[type[tuple[Any, ...]]]
-    """Is the NamedTuple of the workload's operations."""
+    """Is the NamedTuple class of which each operation of the workload is an instance."""
     SIMULATED: ClassVar[bool] = True
     """Is True if Squall's own clients can run the whole workload, so that the simulator can run it."""
     DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate",)
@@ -223,7 +229,9 @@ class Scenario(BaseModel, ABC):
     the rest have the default workload.
     """
     COUNTED: ClassVar[tuple[str, ...]] = ()
-    """Lists the settings that are counts: shrinking searches for the smallest values."""
+    """Lists the settings that are counts, such as the number of partitions: shrinking looks for the smallest value with
+    which the failure still shows.
+    """
     PLAIN: ClassVar[Mapping[int, Any]] = {}
     """Maps the index of a field of an operation to the field's simplest value, for shrinking."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
@@ -270,8 +278,7 @@ class Scenario(BaseModel, ABC):
         return self
 
     def contradictions(self) -> list[str]:
-        """Return the settings that contradict each other, a sentence for each contradiction. A workload adds its own.
-        """
+        """Return a sentence for each contradiction between the settings. Subclasses add contradictions of their own."""
         found = []
         if self.min_isr > self.replication_factor:
             found.append(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
@@ -311,7 +318,9 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """Return the broker settings, beside `BROKERS`, that suit this table, for use if the plan gives no others."""
+        """Return broker settings that suit this `[workload]` table, in addition to `BROKERS`. They apply if the plan
+        gives no others.
+        """
         return {}
 
     @classmethod
@@ -328,7 +337,7 @@ class Scenario(BaseModel, ABC):
         return self.request_timeout_ms / 1000
 
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """Return the bounds that brokers set to the requests of the workload's clients."""
+        """Return the broker settings that have to fit the requests of the workload's clients."""
         name = "max.message.bytes" if "max.message.bytes" in self.topic_settings else "message.max.bytes"
         bytes_ = max(self.needs().max_record_bytes, POST_HEAL_BYTES) + BATCH_BYTES
         asked_by = "the largest record and its batch"
@@ -342,7 +351,7 @@ class Scenario(BaseModel, ABC):
         return BATCH_SIZE if segment_bytes is None else max(min(BATCH_SIZE, int(segment_bytes) - BATCH_BYTES), 1)
 
     def client_settings(self) -> ClientSettings:
-        """Return the settings of each of Squall's own clients."""
+        """Return the settings that all of Squall's own clients have in this load."""
         return ClientSettings(request_timeout_ms=self.request_timeout_ms)
 
     # ---------------------------------------------------------------------------------------------- operations
@@ -419,7 +428,9 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
-        """Return the section of page and terminal that shows the figures of `measured`; None if there is none."""
+        """Return the section that shows the figures of `measured` on the report's page and in the terminal; None if the
+        workload has no such section.
+        """
         return None
 
 

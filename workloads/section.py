@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Tone = Literal["good", "bad", "neutral", "mark"]
-"""Says how a bar is coloured. `mark` is a moment, which is neither good nor bad."""
+"""Names the kind of a bar in a timeline, which decides its colour. `mark` is for a moment, such as the begin of a
+group's generation, which is neither good nor bad.
+"""
 
 
 class TimelineBar(NamedTuple):
@@ -16,7 +18,7 @@ class TimelineBar(NamedTuple):
     end_s: float
     tone: Tone
     title: str
-    """Describes the bar in words."""
+    """Says what the bar shows, for example `2.10 to 3.40 s: acknowledged`."""
 
 
 class TimelineLane(NamedTuple):
@@ -48,7 +50,9 @@ class SectionTable(NamedTuple):
 
 
 class WorkloadSection(NamedTuple):
-    """Holds a workload's own section of the page and the terminal: a sentence, a timeline and tables."""
+    """Holds the section of a report that is specific to the workload: a sentence, a timeline and tables. The HTML page
+    and the terminal both show it.
+    """
 
     title: str
     sentence: str

@@ -30,7 +30,7 @@ from squall.workloads.scenario import ScenarioEnvironment
 TICK_S = 0.005
 """Records that come due within one tick of this length are sent together."""
 LOOK_EVERY_S = 60.0
-"""An idle producer checks at this interval whether it was retired."""
+"""A producer that waits for its next record checks at least this often whether its client still accepts records."""
 SUCCESSOR_PAUSE_S = 0.1
 SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
@@ -39,14 +39,14 @@ KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """Configures all senders of a load."""
+    """Holds the settings that all producers of a load have."""
 
     producer: ProducerSettings
     client: ClientSettings
     topics: Sequence[str]
-    """Lists the topics to which the sender sends."""
+    """Lists the topics to which the producers send."""
     max_bytes: int
-    """Gives the size of the largest record."""
+    """Gives the largest size of a record's value."""
     headers: bool = False
     """Is True if some records of Squall's own client have headers, which requires that every reader reports headers."""
 
@@ -106,8 +106,8 @@ class ProducerLoop:
     async def _run_until_crash(
         self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run one process of the producer until it ends or a fault crashes it. After a crash its records without an
-        outcome never get one.
+        """Run one process of the producer until it ends or a fault crashes it. Records that have no outcome at the
+        crash never get one.
         """
         running = _ProducerProcess(trio.CancelScope(), task_status)
         with self._handle.process_lifetime(), running.scope:
@@ -151,7 +151,7 @@ class ProducerLoop:
         stop: trio.Event,
         running: _ProducerProcess,
     ) -> None:
-        """Run one process with a client library. `about` holds the producer settings for the history."""
+        """Run one process with the client library of `driver`. `about` holds the producer settings for the history."""
         settings = {**about, **driver.about()}
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)

@@ -12,7 +12,7 @@ from squall.workloads.scenario import MAX_BYTES, MIN_BYTES
 def contradictions(
     *, acks: int, idempotence: bool, max_in_flight: int, linger_ms: int, delivery_timeout_ms: int
 ) -> list[str]:
-    """Return the producer settings that contradict each other, a sentence for each contradiction."""
+    """Return a sentence for each contradiction between these producer settings."""
     found = []
     if idempotence and acks != -1:
         found.append("idempotence needs acks=all (-1)")

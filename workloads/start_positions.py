@@ -18,10 +18,10 @@ BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")
 async def positions_at(
     reader: RecordedReader, places: Sequence[Place], beginning: Beginning, limit_s: float
 ) -> dict[Place, int]:
-    """Return the offset at which to start in each partition, for this kind of beginning. A partition is left out if its
-    leader did not answer each request within `limit_s`.
+    """Return the offset at which to start in each partition: the log's start, its end, or the mean of both (`middle`),
+    as `beginning` says. A partition is left out if its leader did not answer each request within `limit_s`.
 
-    The end is the high watermark, or the last stable offset for a reader at read_committed.
+    The log's end is the high watermark, or the last stable offset for a reader at read_committed.
     """
     # The middle is the mean of both ends: the sum of all bounds, divided by their number.
     found = dict.fromkeys(places, 0)

@@ -73,8 +73,8 @@ class ClientDependencies(NamedTuple):
 
 
 class ProcessClients(Protocol):
-    """Provides the group member and the producer that one process of the history uses. The producer has transactions if
-    its settings have a transactional id.
+    """Provides the group member and the producer of one process of the history. The producer has transactions if its
+    settings have a transactional id.
     """
 
     @property
@@ -92,19 +92,19 @@ class ProcessClients(Protocol):
     def send(
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
-        """Send a record. `on_outcome` is called once."""
+        """Send a record. `on_outcome` is called once, with the outcome: OK, FAIL or INFO (unknown)."""
 
     async def flushed(self) -> None:
         """Wait until every record has its outcome."""
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Run `live` while the process's connections are open."""
+        """Start the clients, run `live`, which uses them, and then stop them."""
 
     async def poll(self) -> PolledInputs:
-        """Poll once."""
+        """Poll once as the group member, and return the input records with the positions after them."""
 
     async def rewind(self) -> None:
-        """Go back to the group's committed offsets."""
+        """Go back to the group's committed offsets, so that the next polls return the uncommitted inputs again."""
 
     async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         """Commit offsets as the member `who`, and record the commit."""
@@ -276,7 +276,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Run the library's OS process while `live` runs."""
+        """Start the library's OS process, run `live`, and then end the process."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.subscriber.run)
             await live()
@@ -302,7 +302,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
-        """Commit in the transaction. The library itself adds the group to the transaction (AddOffsetsToTxn)."""
+        """Commit the offsets in the transaction. The library itself adds the group to it (AddOffsetsToTxn)."""
         member, notes = MemberIdentity(who.member_id, who.generation), self.subscriber.notes
         op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)
         self._tools.recorder.flush()

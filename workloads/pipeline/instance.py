@@ -68,7 +68,7 @@ class ApplicationInstance:
 
     async def run(self) -> None:
         """Run one process after another until the harness lets the load's readers end, and with them this instance. The
-        process still processes the records of a poll that has begun.
+        last process first completes the poll that it has begun, with its outputs and commit.
         """
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:

@@ -36,12 +36,12 @@ class ProcessCrashed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """Configures all instances of an application."""
+    """Holds the settings of an application's instances: membership, producer, outputs and transactions."""
 
     subscriber: SubscriberSettings
     producer: ProducerSettings
     outputs: Sequence[Place]
-    """Lists the output partitions: the partition of an input selects one."""
+    """Lists the output partitions. The output for an input of partition n goes to the n-th of them."""
     transaction_timeout_ms: int
     generation: int
     """Gives the newest transaction protocol that the instances speak: 1 (V1) or 2 (V2, KIP-890)."""
@@ -123,11 +123,13 @@ class InstanceProcess(ABC):
         return self._finished or bool(self.subscriber.out)
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Run `live` while the process's connections are open."""
+        """Start the process's clients, run `live`, which polls and writes with them, and then stop them."""
         await self._clients.run(live)
 
     async def begin(self) -> bool:
-        """Do what is due before the first poll. Return False if the process cannot begin."""
+        """Prepare the process for its first poll; in transactional processes, initialise the transactional id. Return
+        False if that failed: the process must end.
+        """
         return True
 
     async def transform(self, due: InstanceAction | None) -> bool:
@@ -156,7 +158,7 @@ class InstanceProcess(ABC):
     # ---------------------------------------------------------------------------------------------------- parts
 
     def _inputs_done(self, at: Mapping[Place, int]) -> None:
-        """Note that everything below these positions is processed."""
+        """Count a poll as completely processed, and report the positions after it as progress of the group."""
         self.committed += 1
         self._progress.moved(at)
 
@@ -165,8 +167,8 @@ class InstanceProcess(ABC):
             raise ProcessCrashed
 
     async def _halts(self, due: InstanceAction | None) -> None:
-        """Pause the process, heartbeats included, if the planned action `due` is a halt. The caller has written the
-        outputs before.
+        """Pause the process, heartbeats included, if the planned action `due` is a halt. The pause comes after the
+        outputs were written.
         """
         if due is not None and due.do == HALT:
             self.subscriber.record_pause(HALT, due.number)
@@ -175,7 +177,7 @@ class InstanceProcess(ABC):
             self.subscriber.halt(still=False)
 
     def _output(self, place: Place) -> Place:
-        """Return the output partition of an input partition."""
+        """Return the output partition for the inputs of a partition: the one with the same index."""
         return self._settings.outputs[place[1] % len(self._settings.outputs)]
 
     def _send(self, place: Place, source: int, outcomes: list[OperationStatus], txn: int = -1) -> None:

@@ -134,8 +134,8 @@ class MultiInstanceLoad(Scenario):
     @model_validator(mode="before")
     @classmethod
     def _default_generation(cls, given: Any) -> Any:
-        """Add `generation = 1` to a table whose client is a library, because the libraries speak only V1 of the
-        transaction protocol. `given` is the `[workload]` table.
+        """Return the `[workload]` table `given`, with `generation = 1` added if its client is a library and it gives no
+        generation: libraries speak only V1 of the transaction protocol.
         """
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
@@ -209,7 +209,7 @@ class MultiInstanceLoad(Scenario):
         )
 
     def _handle(self, application: int, instance: int) -> int:
-        """Return the number of an instance among the producers."""
+        """Return an instance's number among all producers of the load, in which the producers of inputs come first."""
         return self.producers + application * self.instances + instance
 
     @classmethod
@@ -230,15 +230,15 @@ class MultiInstanceLoad(Scenario):
         return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Return the settings of the producers of inputs. Instances have the same ones, and a transactional id if their
-        application has transactions.
+        """Return the settings of all producers: those of inputs, and those of instances. Instances of a transactional
+        application also get a transactional id.
         """
         return ProducerSettings(
             linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms, batch_size=self.batch_size()
         )
 
     def draw(self) -> InstanceActionMix:
-        """Return the settings by which the load is drawn."""
+        """Return an object that draws the load's actions at random, as the workload's settings demand."""
         return InstanceActionMix(
             self.rate,
             self.producers,
@@ -292,7 +292,7 @@ class MultiInstanceLoad(Scenario):
         """Return the factory that makes the processes of the application's instances."""
 
     def instance_settings(self, application: PipelineApplication) -> InstanceSettings:
-        """Return the settings of each instance of the application."""
+        """Return the settings of the application's instances: membership, producer, outputs and transactions."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
         from squall.workloads.pipeline.process_run import InstanceSettings
@@ -344,7 +344,9 @@ class MultiInstanceLoad(Scenario):
         around.recorder.flush()
 
     def _start(self, nursery: trio.Nursery, around: ScenarioEnvironment, began: float) -> None:
-        """Start all instances."""
+        """Start all instances of all applications. Instances of the same number get the same actions. `began` is
+        env.mono() at the begin of the run.
+        """
         from squall.workloads.group_progress import GroupProgress, OperationSchedule
         from squall.workloads.pipeline.instance import ApplicationInstance
 
@@ -369,7 +371,7 @@ class MultiInstanceLoad(Scenario):
         return iter(sorted(each for each in given if each.do != SEND and each.who == number))
 
     def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to send."""
+        """Return the schedule of the records that one producer sends: the sends that the plan lists, or random ones."""
         from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 

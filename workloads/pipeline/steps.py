@@ -11,8 +11,9 @@ from typing import NamedTuple
 SEND, PAUSE, LEAVE, ABORT, HALT = "send", "pause", "leave", "abort", "halt"
 POLLED, SENT, OFFSETS, ENDING, ENDED = "polled", "sent", "offsets", "ending", "ended"
 STEPS = (POLLED, SENT, OFFSETS, ENDING, ENDED)
-"""Lists the steps of a transaction after which a planned crash may come: records were polled; outputs were
-acknowledged; offsets are pending; the request to end it is in flight; that request was answered.
+"""Lists the steps after which a planned crash may come. In a transaction: records were polled; outputs have their
+outcomes; offsets are pending; the request to end the transaction is in flight; that request was answered. Without
+transactions, the last three are: the commit of offsets was answered; it is in flight; everything is done.
 """
 CRASHES = tuple(f"crash {step}" for step in STEPS)
 OF_INSTANCES = (PAUSE, LEAVE, ABORT, HALT, *CRASHES)
@@ -30,23 +31,23 @@ class InstanceAction(NamedTuple):
     """Describes one planned action of a producer of inputs or of an instance."""
 
     at_s: float
-    """Gives the time in seconds. In a plan it counts from the begin of the load with faults, and is negative in the
-    warm-up.
+    """Gives the time of the action in seconds. In a plan the time counts from the begin of the load with faults, and is
+    negative in the warm-up; in a running load it counts from the begin of the run.
     """
     who: int
-    """Numbers the producer (if the action is a send) or the instance."""
+    """Gives the number of the producer, if the action is a send; otherwise that of the instance in its application."""
     do: str
     """Names the action: `send` of a producer, or one of the others of an instance.
 
     send: the producer sends an input. pause: the application pauses between two transactions. leave: the instance
-    leaves its group in good order, and joins it again later. The next three happen in the instance's next transaction.
-    abort: the transaction is aborted. halt: the whole process, heartbeats included, pauses after it has written the
-    outputs. The group may remove the member meanwhile: then only its old generation fences its commit. crash STEP: the
-    process ends after this step (one of `STEPS`) and sends no further request, and a successor begins.
+    leaves its group in good order, and joins it again later. Abort, halt and crash happen in the instance's next
+    transaction. abort: the transaction is aborted. halt: the whole process, heartbeats included, pauses after it has
+    written the outputs. The group may remove the member meanwhile: then only its old generation fences its commit.
+    crash STEP: the process ends after this step (one of `STEPS`) and sends no further request, and a successor begins.
     """
     number: int
-    """Gives the partition of a send, or 0 for an abort. For the others it is a length in ms: of a pause or halt, or of
-    the instance's absence after a leave or crash.
+    """Gives the partition of a send. For other actions, it gives a length in ms: of a pause or halt, or of the
+    instance's absence after a leave or crash. It is 0 for an abort.
     """
     bytes: int
     """Gives the size of an input's value; 0 for the actions of instances."""
@@ -54,7 +55,9 @@ class InstanceAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InstanceActionMix:
-    """Draws the actions of a pipeline load by the load's settings."""
+    """Draws the random actions of a pipeline load: the sends of producers, and the pauses, leaves, aborts, halts and
+    crashes of instances. The fields say how many there are, and how large or long they get.
+    """
 
     rate: int
     """Gives the inputs per second of all producers together."""
@@ -63,14 +66,12 @@ class InstanceActionMix:
     record_bytes: int
     instances: int
     churn: int
-    """Gives the actions per minute of all instances together."""
+    """Gives the actions per minute of all instances of an application together."""
     poll_ms: int
     session_ms: int
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
-        """Yield one producer's records. The time is divided into intervals of equal length, with one record at a random
-        moment of each.
-        """
+        """Yield one producer's sends: one at a random moment of each interval of `producers / rate` seconds."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s)):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
@@ -78,7 +79,7 @@ class InstanceActionMix:
                 yield InstanceAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def steps(self, rng: Random, instance: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
-        """Yield one instance's actions."""
+        """Yield one instance's pauses, leaves, aborts, halts and crashes, at random times."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.instances / self.churn, begin_s + FIRST_S

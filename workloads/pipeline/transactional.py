@@ -133,12 +133,13 @@ class TransactionalInstanceProcess(InstanceProcess):
 
     async def run_as_zombie(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
         """Run a zombie's only transaction: it writes its first output, pauses, and then continues as if nothing had
-        happened. `still` returns when the zombie is woken. Once `end` is set, the zombie does not wait for inputs any
-        more. `zombie_run` names the successor, and collects what the zombie did after it was woken.
+        happened. `still` lets a successor begin, and returns when the zombie is woken. Once `end` is set, the zombie
+        does not wait for inputs any more. `zombie_run` names the successor, and collects the results of the woken
+        zombie's requests.
 
-        The zombie writes at most one output for each input. If a successor has its transactional id, it tries to commit
-        even after errors, because exactly this commit must be refused. Without a successor it aborts after an error, as
-        any application does.
+        The zombie writes at most one output for each input. If a successor has its transactional id, the zombie tries
+        to commit even after errors, because exactly this commit must be refused. Without a successor it aborts after an
+        error, as any application does.
         """
         gathered = await self._gather(zombie_run, end)
         if gathered is None:
@@ -214,9 +215,9 @@ class TransactionalInstanceProcess(InstanceProcess):
         at: Mapping[Place, int],
         who: CommitIdentity,
     ) -> bool:
-        """Send the outputs that the zombie did not send before its pause, and then the offsets. `outcomes` holds the
-        outcomes of the earlier outputs; those of the others are appended. Return whether all outputs and the offsets
-        were accepted.
+        """Send the outputs that the zombie did not send before its pause, and append their outcomes to `outcomes`,
+        which already holds those of the earlier outputs. Then commit the offsets. Return whether all outputs and the
+        offsets were accepted.
         """
         for place, source in inputs[1:]:
             if self._producer.retired:

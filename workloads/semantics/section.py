@@ -1,4 +1,6 @@
-"""Shows on page and terminal what each application promises, and its lost and duplicated outputs. Pure."""
+"""Makes the report's section about delivery semantics: the promise of each application, and its lost and duplicated
+outputs. Does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from squall.workloads.group_section import rebalances_of, strip_of
 from squall.workloads.section import SectionTable, WorkloadSection
 
 FORBIDDEN = {"at most once": ("doubled",), "at least once": ("lost",), "exactly once": ("lost", "doubled")}
-"""Maps an application to what it promises never to do to an input."""
+"""Maps an application's semantics to what it forbids: `lost` inputs have no output, `doubled` inputs more than one."""
 PROMISES = {"at most once": "nothing doubled", "at least once": "nothing lost", "exactly once": "neither"}
 COLUMNS = ("application", "promises", ">inputs", ">outputs", ">lost", ">doubled", ">waiting", "kept")
 
@@ -29,8 +31,8 @@ def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
 
 
 def kept(name: str, application: Mapping[str, Any]) -> bool | None:
-    """Return whether the application kept its promise. None means not known: there were no inputs, or final reads did
-    not read all outputs.
+    """Return whether an application kept the promise of its semantics `name`, such as "at most once", by its figures
+    `application`. None means not known: there were no inputs, or the final reads did not read all outputs.
     """
     if any(application[each] for each in FORBIDDEN[name]):
         return False

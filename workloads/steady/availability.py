@@ -1,4 +1,4 @@
-"""Measures from the history for how long no operation succeeded. Pure.
+"""Measures from the history for how long no operation succeeded. Does no I/O.
 
 A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. A gap is the
 time between two consecutive successes. Only the time from the load's first send to its last send counts. Its begin and
@@ -21,8 +21,8 @@ STANDSTILL_S = 1.0
 recorded only twice a second.
 """
 INTERVALS = 3
-"""A gap counts as a standstill only if it lasts both STANDSTILL_S and this many times the time between two records: at
-a low rate, successes are further apart than STANDSTILL_S.
+"""A gap counts as a standstill only if it lasts at least STANDSTILL_S, and also at least this many times the interval
+between two records: at a low rate, successes are further apart than STANDSTILL_S.
 """
 
 
@@ -50,7 +50,7 @@ def gaps(successes: Iterable[int], begin: int, end: int) -> list[AvailabilityGap
 
 def measure(history: History, faults: Sequence[RecordedFault], rate: float) -> dict[str, Any]:
     """Return the availability figures for verdict.json; empty if nothing was sent. Times are seconds since the history
-    began.
+    began. `rate` is the load's number of records per second: if it is low, only longer gaps count as standstills.
     """
     due, acked, answered = [], [], []
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]

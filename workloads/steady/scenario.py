@@ -72,7 +72,7 @@ class SteadyLoad(Scenario):
 
     @override
     def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[SteadyRecord, ...]:
-        """Return each producer's records, a fixed time apart."""
+        """Return the producer's records, a fixed time apart. Only the time of the first one is random."""
         phase = stream("operations").random()
         times = (
             round(begin_s + (number + phase) / self.rate, 4) for number in range(int((end_s - begin_s) * self.rate))
@@ -131,7 +131,7 @@ class SteadyLoad(Scenario):
 
     @override
     def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
-        """Return the figures of availability."""
+        """Return for how long no write or no read succeeded, in the whole load and during each fault."""
         from squall.workloads.steady.availability import measure
 
         return measure(history(), faults, self.rate)

@@ -1,4 +1,6 @@
-"""Draws availability for page and terminal: a timeline with the faults below it, and a row for each fault. Pure."""
+"""Makes the report's section about availability: a timeline with the faults below it, and a table with a row for each
+fault. Does no I/O.
+"""
 
 from __future__ import annotations
 
