@@ -440,7 +440,7 @@ async def read_by(
     task: ReaderConfig,
     readers: LiveReaders,
 ) -> None:
-    """Run one of the workload's readers with this library, and record its events until the reader may end."""
+    """Run a workload's reader with the library of `driver`, and record its events until `readers` lets it end."""
     about = {"isolation": task.isolation, "reader": task.number}
     process = recorder.process("reader", driver.version, about, client=driver.client, zone=task.zone)
     readers.begins(process, driver.client, task.places)

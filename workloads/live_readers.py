@@ -44,7 +44,7 @@ class LaggingReader:
     goal: int
     """Gives the position after the record that the reader must poll."""
     idle_s: float
-    """Gives the seconds for which the position had not advanced at the end of the wait."""
+    """Gives the seconds since the position last advanced, or since the wait began, at the end of the wait."""
 
 
 class LiveReaders:

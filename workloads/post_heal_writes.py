@@ -89,7 +89,7 @@ class _PostHealWriter:
 
 @dataclass(frozen=True, slots=True)
 class PostHealWrites:
-    """Holds the outcome of the writes after healing."""
+    """Says which partitions acknowledged a record after healing, and which did not."""
 
     offsets: Mapping[Place, int]
     """Maps a partition to the offset of its acknowledged record, which readers have to pass."""

@@ -107,7 +107,7 @@ class Recorder:
         self._waiting_bytes = 0
         self._written = 0
         self._crc = 0
-        """Holds the CRC-32 of the bytes that were written."""
+        """Holds the CRC-32 of all bytes in the file so far."""
         self._next_op = 0
         self._next_process = 0
         self._outcomes: dict[str, list[int]] = {}
@@ -292,7 +292,7 @@ class Recorder:
         return op
 
     def complete(self, op: int, status: OperationStatus, error: str = "", **fields: Any) -> None:
-        """Record that an operation begun by `invoke` ends now."""
+        """Record that an operation begun by `invoke` ends now. `fields` holds what else the line says."""
         self._outcomes[self._under_way.pop(op)][status] += 1
         self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
 

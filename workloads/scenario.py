@@ -70,7 +70,7 @@ class RandomStreamFactory(Protocol):
     """Returns a random stream for each purpose, so that a draw for one purpose changes no draw for another purpose."""
 
     def __call__(self, *purpose: object) -> Random:
-        """Return the stream of a purpose, from its beginning."""
+        """Return the random stream of a purpose. Each call returns the stream from its beginning."""
 
 
 class WorkloadFailed(Exception):
@@ -179,7 +179,7 @@ class ScenarioEnvironment:
         return self.env if self.envs is None else self.envs(name)
 
     def zone(self, number: int) -> ClientZone:
-        """Return the zone of the client with this number."""
+        """Return the zone of the client with this number. Clients use the zones in turn."""
         return self.zones[number % len(self.zones)]
 
 
@@ -198,7 +198,9 @@ Renumbering = Callable[[Table, "list[list[Any]]"], "RenumberedLoad | None"]
 
 
 class Scenario(BaseModel, ABC):
-    """Defines a workload with its settings. Sizes are in bytes, rates in records per second."""
+    """Defines a workload: its fields are the settings, and its methods draw, run and measure the load. Sizes are in
+    bytes, rates in records per second.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -233,7 +235,7 @@ class Scenario(BaseModel, ABC):
     which the failure still shows.
     """
     PLAIN: ClassVar[Mapping[int, Any]] = {}
-    """Maps the index of a field of an operation to the field's simplest value, for shrinking."""
+    """Maps a field of an operation, by its index, to its simplest value. Shrinking tries this value."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
     """Lists functions for shrinking. Each renames the used topics, partitions or clients to the first ones, so that the
     load needs fewer of them: for example, partitions 2 and 5 become 0 and 1.
@@ -296,7 +298,7 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def traffic(self) -> LoadProfile:
-        """Return what faults, invariants and random plans have to know of the load."""
+        """Return a summary of the load for the code of faults, invariants and random plans."""
 
     @abstractmethod
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:

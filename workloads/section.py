@@ -29,7 +29,7 @@ class TimelineLane(NamedTuple):
 
 
 class TimelineStrip(NamedTuple):
-    """Describes a picture with several lanes, one above the other, over one time axis."""
+    """Describes a timeline: a picture with several lanes, one above the other, over one time axis."""
 
     title: str
     begin_s: float

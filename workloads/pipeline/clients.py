@@ -313,6 +313,7 @@ class LibraryClients(ProcessClients):
 
 
 def values_of(fetched: FetchedRecords) -> list[int]:
-    """Return the values of one partition's records that verified."""
+    """Return the values (`payload.value_of`) of one partition's records, without records whose payload did not verify.
+    """
     told = [payload.verify(value, key, headers, sent_ms) for _, sent_ms, key, value, headers in fetched.records]
     return [value for value, _ in told if value >= 0]

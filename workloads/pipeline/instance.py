@@ -26,7 +26,7 @@ LAST_LIMIT_S = 3.0
 
 
 class InstanceProcessFactory(Protocol):
-    """Makes the processes of an instance."""
+    """Makes the processes of an instance. Each subclass of `InstanceProcess` is such a factory."""
 
     def __call__(
         self,

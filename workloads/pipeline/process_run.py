@@ -214,5 +214,5 @@ class InstanceProcess(ABC):
 
 
 def is_crash(due: InstanceAction | None, step: str) -> bool:
-    """Return whether a crash is due after this step."""
+    """Return whether the planned action `due` is a crash after this step."""
     return due is not None and due.do == f"crash {step}"

@@ -289,7 +289,7 @@ class MultiInstanceLoad(Scenario):
     @classmethod
     @abstractmethod
     def process_factory(cls, application: PipelineApplication) -> InstanceProcessFactory:
-        """Return the factory that makes the processes of the application's instances."""
+        """Return the class of the application's processes, which decides when they commit."""
 
     def instance_settings(self, application: PipelineApplication) -> InstanceSettings:
         """Return the settings of the application's instances: membership, producer, outputs and transactions."""
