@@ -169,9 +169,8 @@ def read_inputs(
     workload: WorkloadFacts,
     history: History | None = None,
 ) -> VerdictInputs:
-    """Return all that a verdict depends on. If files of `run_dir` contradict each other or cannot be parsed, a sentence
-    is appended to `troubles`. `history` is the run's history if it is in memory; None: it is read from the Parquet
-    files into which it was converted.
+    """Return all that a verdict depends on. If files of `run_dir` contradict each other or cannot be parsed, append a
+    sentence to `troubles`. `history`: the run's history; None: it is read from its Parquet files.
     """
     notes: list[str] = []
     plan = None

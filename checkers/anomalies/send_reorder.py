@@ -47,7 +47,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | None:
-    """Return (offset of a record, index in `EVIDENCE` of what shows it there); None if the offset is not known.
+    """Return (offset of a record, index in `EVIDENCE` of how the offset is known); None if the offset is not known.
 
     Retention may have removed records below `judged_from`. So if a record was acknowledged there and final reads find
     it only elsewhere, final reads found a later copy of it, and the acknowledged offset is returned.
@@ -60,9 +60,9 @@ def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | No
 def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]]) -> Iterator[Witness]:
     """Yield a witness for each record of one producer that a later one overtook.
 
-    `handed` has (record, offset, index in `EVIDENCE` of what shows it there) in the order in which the records were
-    sent. A witness has the weaker evidence of its two records. If several records overtook one, the strongest evidence
-    among these pairs counts.
+    `handed` has the producer's records in the order in which they were sent, as (record, offset, evidence): evidence is
+    an index in `EVIDENCE`, and says how the record's offset is known. A witness is a pair of records, and is as strong
+    as the weaker evidence of the two. If several records overtook one, the strongest pair is its witness.
     """
     overtook, highest = 0, -1
     for value, off, _ in handed:
