@@ -26,8 +26,8 @@ count as the cluster's start.
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records. These are the
-    brokers' (all of them, and the part in the kernel) and the client's.
+    """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records. The brokers
+    have two CPU figures, one of all their CPU time and one of their time in the kernel. The client has one.
     """
 
     mb_s: float
