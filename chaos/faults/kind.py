@@ -109,8 +109,8 @@ class FaultTrait(StrEnum):
     """
     # What it does to links and clients.
     OF_LINKS = "of links"
-    """The fault acts on links. Its parameter `side` says whose (other brokers', clients'), and its target may be a
-    client zone, a group of clients that have links of their own.
+    """The fault acts on links. Its parameter `side` chooses the links between brokers, or those of clients. Its target
+    may be a client zone: a group of clients that have links of their own.
     """
     CUTS_LINKS = fault_traits.CUTS_LINKS
     SLOWS_LINKS = fault_traits.SLOWS_LINKS
@@ -420,8 +420,8 @@ class FaultKind:
     """Says what proves that the fault was active between its begin and its end; "none" and the reason if nothing can.
     """
     verify: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
-    """Returns in words what is missing in the evidence (`squall.chaos.faults.proofs`). Takes the evidence, the
-    parameters and the targets that were hit.
+    """Returns in words what is missing in the evidence that the fault landed; empty if nothing is. Takes this evidence,
+    the fault's parameters and the targets that were hit.
     """
     describe_evidence: Callable[[Any], str]
     """Returns the evidence of one fault in words. If the fault did not land, says what was seen instead."""

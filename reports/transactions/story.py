@@ -249,8 +249,9 @@ class _TxnStoryBuilder:
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _ends_also(self, moment: TxnMoment) -> str:
-        """Say which records of other transactions the moment's marker ends too; empty if there are none. With
-        transactions V1, all transactions of a producer have the same epoch; V2 increments it for each (KIP-890).
+        """Say which records of other transactions the marker of this moment commits or aborts as well; empty if there
+        are none. A marker ends all that its producer has open in the partition with the marker's epoch. With V1, all
+        transactions of a producer have one epoch; V2 gives each its own (KIP-890).
         """
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
