@@ -250,8 +250,7 @@ class _TxnStoryBuilder:
 
     def _ends_also(self, moment: TxnMoment) -> str:
         """Say which records of other transactions the marker of this moment commits or aborts as well; empty if there
-        are none. A marker ends all that its producer has open in the partition with the marker's epoch. With V1, all
-        transactions of a producer have one epoch; V2 gives each its own (KIP-890).
+        are none. It ends all of its producer's epoch. V1 has one epoch for all transactions; V2 one for each (KIP-890).
         """
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
