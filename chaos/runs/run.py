@@ -62,9 +62,6 @@ READ_MARGIN_S = 5.0
 """Gives how much longer than `stuck_s` readers get after healing, in s, so that a stuck reader is noticed."""
 STILL_STUCK_S = 3.0
 """Gives the seconds that a stuck reader gets, after new readers have read everything, to poll a record."""
-QUIET_S = 2.0
-"""Gives the pause before a simulation's final checks, in s, in which followers learn the final high watermark."""
-
 MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
 """Starts a client library, given the bootstrap servers and what a workload needs of the library."""
 
@@ -81,8 +78,8 @@ class RunObserver(Protocol):
     def stuck(self) -> list[str]:
         """Return why the cluster does not converge, as seen from inside the brokers."""
 
-    def settled(self) -> None:
-        """Make the last checks. Called once the cluster has converged and the final reads are over."""
+    async def settle(self) -> None:
+        """Make the last checks, after a pause. Called once the cluster has converged and the final reads are over."""
 
     def seals(self) -> Mapping[str, int]:
         """Return file name -> CRC-32 of each file of the observer's findings, to record in the history's final line."""
@@ -233,8 +230,7 @@ class Run:
                 if self._invariants is None:
                     await self._write_settings(servers, recorder)
                 if self._invariants is not None and self.info["converged"]["ok"]:
-                    await trio.sleep(QUIET_S)
-                    self._invariants.settled()
+                    await self._invariants.settle()
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:

@@ -32,6 +32,7 @@ from squall.chaos.runtimes.sim.coverage_probes import count_paths
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCallObserver
 from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
+from squall.chaos.runtimes.sim.invariants.stuck import coordinators_write
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.invariants.writes import Written, note_writes
 from squall.chaos.runtimes.sim.kernel import Deadlock
@@ -62,6 +63,11 @@ START_S, STOP_S = 120.0, 120.0
 
 ENOUGH_EVERY = 16
 """Gives how many events lie between two calls of `enough`, by which the caller can end a simulation early."""
+
+QUIET_TRIES, QUIET_S = 5, 2.0
+"""Give the most pauses before the final checks, and the length of one, in s. Followers learn the final high watermark
+in one of them. More are needed only while a coordinator writes to its log.
+"""
 
 
 class _SimulatedRun:
@@ -177,12 +183,16 @@ class _InvariantObserver:
     def __init__(self, sim: _SimulatedRun) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
         self.served = sim.watch.served
-        self._final = sim.watch.final
-        self._world = sim.world
+        self._watch, self._world = sim.watch, sim.world
 
-    def settled(self) -> None:
+    async def settle(self) -> None:
         """Let the invariants check the converged cluster."""
-        self._final()
+        for _ in range(QUIET_TRIES):
+            await trio.sleep(QUIET_S)
+            # Time-outs of transactions and offsets pass even now, and coordinators write that down.
+            if not coordinators_write(self._watch.partitions.values()):
+                break
+        self._watch.final()
 
     def seals(self) -> Mapping[str, int]:
         """Return the CRC-32 of the violations' file, if there are violations."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from squall.chaos.runtimes.sim.invariants.inspection import undecided
+from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
@@ -55,6 +57,12 @@ def _of_partition(known: PartitionModel) -> list[str]:
                 f"{list(view.maximal_isr)}; committed is what is before {known.ledger.end}"
             )
     return lines
+
+
+def coordinators_write(partitions: Iterable[PartitionModel]) -> bool:
+    """Return whether a coordinator has just written a record that is not committed yet."""
+    logs = [known for known in partitions if known.topic in (COORDINATORS_LOG, GROUPS_LOG)]
+    return any(view.leads and view.leo > view.hw for known in logs for view in known.views.values())
 
 
 def _proposals(sim: Any) -> list[str]:
