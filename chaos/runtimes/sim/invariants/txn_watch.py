@@ -50,9 +50,9 @@ class TransactionWatch:
         self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
         self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
         self._of_answers = entered(CheckTrigger.FETCHED)
-        self._times: dict[tuple[int, PartitionModel], OverdueTransactionTracker] = {}
-        """Maps (node, partition of the coordinators' log) to the tracker of those transactions that have exceeded their
-        time-out.
+        self._times: dict[Any, OverdueTransactionTracker] = {}
+        """Maps a coordinator's shard, which each load of its log makes anew, to the tracker of those transactions that
+        have exceeded their time-out.
         """
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the decisions to commit or abort its transactions. It has only decisions whose
@@ -137,10 +137,9 @@ class TransactionWatch:
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
         """Check whether a serving coordinator has left transactions open beyond their time-outs. `able`: since the last
         check the node ran and could write, so the coordinator could end transactions. If not, the time for which each
-        has been overdue is counted anew. `hosted` is not used: only `GroupWatch.look`, which has the same parameters,
-        needs it.
+        has been overdue is counted anew. `hosted`: the coordinator's shard.
         """
-        times = self._times.setdefault((seen.id, known), OverdueTransactionTracker())
+        times = self._times.setdefault(hosted, OverdueTransactionTracker())
         copy = known.copies.get(seen.id)
         if not able:
             times.forgive()

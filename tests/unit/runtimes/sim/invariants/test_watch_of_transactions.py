@@ -22,7 +22,7 @@ from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, LogCopy
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 from squall.chaos.runtimes.sim.invariants.models import PartitionModel
-from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal, TransactionRecord
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
 from tests.support.clusters.known_partitions import one
 from tests.support.clusters.txn_cases import data, mark
@@ -384,3 +384,24 @@ def test_after_a_permitted_loss_a_marker_is_held_against_what_its_leader_knows(
     books.write(0, data(1, 0, epoch=4))
     books.write(0, mark(2, 3))
     assert books.found == (["marker-epochs"] if found else [])
+
+
+def test_a_coordinator_that_loads_its_log_again_has_its_time_to_end_transactions() -> None:
+    told: list[str] = []
+    watch = TransactionWatch(lambda broken, wrong, *_: told.append(broken.name), {})
+    journal = TransactionJournal(iter)
+    journal.entries["x"] = TransactionRecord(PRODUCER, 0, 1_000, 1, (), 0, 0, None)
+    known: Any = SimpleNamespace(copies={1: SimpleNamespace(journal=journal)})
+
+    def look(shard: object, now_s: float) -> None:
+        env = SimpleNamespace(wall_ms=lambda: int(now_s * 1000), mono=lambda: now_s)
+        config = SimpleNamespace(transaction_abort_timed_out_transaction_cleanup_interval_ms=1_000)
+        seen: Any = SimpleNamespace(id=1, broker=SimpleNamespace(config=config), sim=SimpleNamespace(env=env))
+        watch.look(seen, known, shard, able=True)
+
+    first, again = object(), object()
+    look(first, 2.0)
+    look(again, 60.0)
+    assert not told
+    look(again, 66.0)
+    assert told == ["transaction-times-out"]
