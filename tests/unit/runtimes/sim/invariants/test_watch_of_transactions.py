@@ -387,8 +387,8 @@ def test_after_a_permitted_loss_a_marker_is_held_against_what_its_leader_knows(
 
 
 def test_a_coordinator_that_loads_its_log_again_has_its_time_to_end_transactions() -> None:
-    told: list[str] = []
-    watch = TransactionWatch(lambda broken, wrong, *_: told.append(broken.name), {})
+    found: list[str] = []
+    watch = TransactionWatch(lambda broken, wrong, *_: found.append(broken.name), {})
     journal = TransactionJournal(iter)
     journal.entries["x"] = TransactionRecord(PRODUCER, 0, 1_000, 1, (), 0, 0, None)
     known: Any = SimpleNamespace(copies={1: SimpleNamespace(journal=journal)})
@@ -402,6 +402,6 @@ def test_a_coordinator_that_loads_its_log_again_has_its_time_to_end_transactions
     first, again = object(), object()
     look(first, 2.0)
     look(again, 60.0)
-    assert not told
+    assert not found
     look(again, 66.0)
-    assert told == ["transaction-times-out"]
+    assert found == ["transaction-times-out"]
