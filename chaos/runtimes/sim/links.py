@@ -261,7 +261,11 @@ class OneWayStream:
         """Counts the bytes in transit and those that the receiver has not read yet."""
         self.swallowed = False
         """Is True if a cut of mode DROP has swallowed bytes of this stream."""
-        self._queue: deque[tuple[float, bytes | None]] = deque()
+        self._queue: deque[tuple[float, bytes | None, float]] = deque()
+        """Holds the bytes in transit, as (virtual time of arrival, bytes, 0.0); None for bytes is the end of the stream.
+        For a lost packet the time is that of its retransmission, and the third value is the time in s from there to the
+        next one, should that be lost too.
+        """
         self._scheduled = False
         self._last = self._due = 0.0
         self._passed = 0
@@ -289,7 +293,7 @@ class OneWayStream:
                 self._last = at
             if data is not None:
                 self.held += len(data)
-            self._queue.append((at, data))
+            self._queue.append((at, data, 0.0))
             if not self._scheduled:
                 self._scheduled = True
                 wire.kernel.at(self._queue[0][0] - now, self.pump)
@@ -298,11 +302,13 @@ class OneWayStream:
             self.swallowed = True
             return now
         took_s, self._due = wire.takes(self.stream, 0 if data is None else len(data), self._due)
-        at = self._last = max(self._last, now + took_s + later_s)
+        rto_s = wire.lost(self.stream)
+        at = self._last = max(self._last, now + took_s + rto_s + later_s)
         for piece, gap_s in wire.pieces(self.stream, data):
             self._last = at = at + gap_s
             self.held += 0 if piece is None else len(piece)
-            self._queue.append((at, piece))
+            self._queue.append((at, piece, 2 * rto_s))
+            rto_s = 0.0
         if not self._scheduled:
             self._schedule()
         if data is not None and (limit := wire.limit(self.stream)) is not None:
@@ -348,10 +354,17 @@ class OneWayStream:
             return
         if wire.faulty and wire.holds(self.stream):
             return  # healing the cut pumps again
-        if queue[0][0] > wire.kernel.now:
+        due, data, rto_s = queue[0]
+        if due > wire.kernel.now:
             self._schedule()
             return
-        data, sink = queue.popleft()[1], self.sink
+        # Each retransmission is drawn when it is sent, so that none is lost to a fault that has ended.
+        if rto_s and wire.faulty and wire.lost(self.stream):
+            queue[0] = wire.kernel.now + rto_s, data, 2 * rto_s
+            self._schedule()
+            return
+        queue.popleft()
+        sink = self.sink
         if data is not None:
             wire.world.delivered(len(data), crc32c(data))
         if not sink.closed:

@@ -184,12 +184,18 @@ class SimLink:
         """Return the seconds from a connection's first packet (SYN) to its answer. They include the delays that faults
         of the link add.
         """
-        there, _ = self.takes(StreamDirection.THERE, 0, 0.0)
-        return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
+        took_s = 0.0
+        for stream in (StreamDirection.THERE, StreamDirection.BACK):
+            took_s += self.takes(stream, 0, 0.0)[0]
+            rto_s = self.lost(stream)
+            while rto_s:
+                took_s += rto_s
+                rto_s = 2 * rto_s if self.lost(stream) else 0.0
+        return took_s
 
     def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
-        """Return the seconds until bytes that are sent now arrive, and the new value of `busy_until`. size: the number
-        of bytes.
+        """Return the seconds until bytes that are sent now arrive if they are not lost, and the new value of
+        `busy_until`. size: the number of bytes.
 
         busy_until: the virtual time, in s, until which earlier bytes use up a bandwidth limit.
         """
@@ -206,15 +212,19 @@ class SimLink:
                 assert isinstance(on.fault, Bandwidth)
                 busy_until += size / (max(1, on.fault.kb_per_s) * 1024)
             took_s += busy_until - self.kernel.now
+        return took_s, busy_until
+
+    def lost(self, stream: StreamDirection) -> float:
+        """Return 0.0 if a packet that is sent now arrives; if a Loss fault loses it, the seconds until its first
+        retransmission (RTO).
+        """
         for on in self._of(Loss, stream):
             assert isinstance(on.fault, Loss)
-            rto_s = on.fault.rto_ms / 1000
             # At most 0.9, or a loss of every packet would never end.
-            while self.rng.random() < min(on.fault.probability, 0.9):
+            if self.rng.random() < min(on.fault.probability, 0.9):
                 on.hits += 1
-                took_s += rto_s
-                rto_s *= 2
-        return took_s, busy_until
+                return on.fault.rto_ms / 1000
+        return 0.0
 
     def pieces(self, stream: StreamDirection, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
         """Yield the pieces in which the bytes arrive, as (piece, seconds after the previous piece). Without a Slicer

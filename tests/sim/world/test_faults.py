@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ Simulated = Callable[..., Any]
 CLIENT_LINK = Link("CLIENT", 1)
 PORT = 9100
 VERSIONS = int(ApiKey.API_VERSIONS)
+VERSIONS_0 = struct.pack(">ihhih", 10, VERSIONS, 0, 1, -1)
+"""Is an ApiVersions request of version 0, without a client id."""
 
 
 async def versions(runtime: SimRuntime) -> Any:
@@ -146,6 +149,23 @@ def test_lost_packets_come_late_and_are_counted(simulated: Simulated) -> None:
         hits = (await runtime.heal_link("f", CLIENT_LINK))["hits"]
         assert isinstance(hits, int)
         assert hits >= 1
+
+    simulated(body)
+
+
+def test_no_retransmission_is_lost_after_the_fault_has_ended(simulated: Simulated) -> None:
+    """Check that a connection needs at most as long again as the fault lasted, and one RTO."""
+
+    async def body(runtime: SimRuntime) -> None:
+        for _ in range(10):
+            link = await runtime.env("asker").connect("broker-1", PORT)
+            await runtime.fault_link("f", CLIENT_LINK, Loss(0.9, rto_ms=300))
+            link.send([VERSIONS_0])
+            await trio.sleep(2)
+            await runtime.heal_link("f", CLIENT_LINK)
+            healed = runtime.world.kernel.now
+            await link.wait_readable()
+            assert runtime.world.kernel.now - healed <= 2.4
 
     simulated(body)
 
