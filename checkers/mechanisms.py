@@ -21,8 +21,8 @@ class MechanismSign(IntFlag):
 
     LATER_EPOCH = 1
     """Is set if a later leader may have truncated the witness's record: that leader's epoch starts at or below the
-    record's offset, and follows the epoch of a leader which may have acknowledged the record. If two records were
-    acknowledged for one offset (`signs.PLACE_OF_OTHER`), that may be true of either record.
+    record's offset, and follows the epoch of a leader which may have acknowledged the record. If two records had one
+    offset (`signs.OTHER_RECORD`, `signs.OTHER_OFFSET`), that may be true of either record.
     """
     LED_ANEW = 2
     """Is set if the partition in which the anomaly shows had more than one leader epoch."""

@@ -31,9 +31,9 @@ AFTER_NS = 30_000_000_000
 """
 
 
-PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
-"""Maps each anomaly in which two records conflict to a field of `Witness`: the field holds the offset at which the
-other record was acknowledged.
+OTHER_RECORD, OTHER_OFFSET = "inconsistent-offset", "stale-ack"
+"""Name the anomalies in which two records conflict. `Witness.other` is the other record's value (OTHER_RECORD), or the
+offset at which it was acknowledged (OTHER_OFFSET).
 """
 _WITHOUT_OFFSET = {True: MechanismSign.LATER_EPOCH, False: MechanismSign(0), None: MechanismSign.UNPLACED}
 """Maps a result of `Leaderships.explain_without_offset` to a sign. The result says whether a later leader epoch
@@ -252,7 +252,7 @@ def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness])
             _add(failed.setdefault((row.part, producer_of(row.val)), []), _around(row.part, row.t0, row.t1))
     acknowledged = [row for row in sent.values() if row.st == OK and row.off >= 0]
     cuts: dict[tuple[int, int], int] = {}
-    if any(each.anomaly in PLACE_OF_OTHER for each in witnesses):
+    if any(each.anomaly == OTHER_OFFSET for each in witnesses):
         for row in acknowledged:
             if (cut := of.leaderships.cut_of(row.part, row.off, row.t0, row.t1)) < EVER:
                 cuts[row.part, row.off] = min(cut, cuts.get((row.part, row.off), EVER))
@@ -266,9 +266,13 @@ def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness])
         done = t1 if t1 >= 0 else EVER
         its_failed = any(one.meets(each.part, t0, done) for one in failed.get((each.part, producer_of(each.val)), ()))
         signs = of.signs(each.part, each.off, t0, t1, failed=its_failed, tries=tries)
-        place = getattr(each, PLACE_OF_OTHER.get(each.anomaly, "val"))
-        if each.anomaly in PLACE_OF_OTHER and cuts.get((each.part, place), EVER) <= each.off:
+        if each.anomaly == OTHER_OFFSET and cuts.get((each.part, each.other), EVER) <= each.off:
             signs |= MechanismSign.LATER_EPOCH
+        if each.anomaly == OTHER_RECORD and (other := sent.get((each.part, each.other))):
+            # Not where it was acknowledged: a record that was sent twice may have been read at another offset.
+            until = other.t1 if other.st == OK else -1
+            if of.leaderships.cut_of(each.part, each.off, other.t0, until) < EVER:
+                signs |= MechanismSign.LATER_EPOCH
         if (each.anomaly, each.proc, each.val) in explained:
             signs |= MechanismSign.INTERRUPTED
         yield each._replace(signs=int(signs))

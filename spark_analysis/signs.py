@@ -9,7 +9,15 @@ from operator import attrgetter
 
 from squall.checkers.leaderships import ANYWHERE, EVER, LeaderTerm
 from squall.checkers.mechanisms import MechanismSign
-from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, PowerLossRange, RunCircumstances, TimeWindow
+from squall.checkers.signs import (
+    AFTER_NS,
+    BEFORE_NS,
+    OTHER_OFFSET,
+    OTHER_RECORD,
+    PowerLossRange,
+    RunCircumstances,
+    TimeWindow,
+)
 from squall.spark_analysis.query import FOUND
 
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
@@ -21,7 +29,7 @@ first offset of the term's epoch, and the term overlaps the time from the record
 placeholders are the alias of the table with the record's `part`, the record's offset, the time of its acknowledgement,
 and the time of its send.
 """
-_OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
+_OTHER_DONE = f"if(o.st = 0, o.t1, {EVER}L)"
 
 _FAILED = f"""
 select part, producer, collect_list(named_struct('since', since, 'until', until)) windows from (
@@ -60,7 +68,8 @@ def signed(found: str, circumstances: RunCircumstances) -> str:
     return f"""
 select {columns}, bigint({int(circumstances.everywhere)}
   + if(w.off < 0 and coalesce(s.t1, -1L) >= 0, {_without_offset(led)},
-       {MechanismSign.LATER_EPOCH:d} * int({_later_epoch(led)} or coalesce(c.cut <= w.off, false)))
+       {MechanismSign.LATER_EPOCH:d} * int({_later_epoch(led, _DONE, _BEGUN)} or coalesce(c.cut <= w.off, false)
+                                           or coalesce({_later_epoch(led, _OTHER_DONE, "o.t0")}, false)))
   + {MechanismSign.LED_ANEW:d} * int({_led_anew(circumstances)})
   + {MechanismSign.SEVERAL_LED:d} * int({_meets(circumstances.contested)})
   + {MechanismSign.DISTURBED:d} * int({disturbed})
@@ -71,8 +80,10 @@ select {columns}, bigint({int(circumstances.everywhere)}
   + {MechanismSign.INTERRUPTED:d} * int({"i.val is not null" if circumstances.outputs else "false"})) signs
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
+left join (select part, val, st, t0, t1 from standing where sent = 1) o
+  on w.anomaly = '{OTHER_RECORD}' and o.part = w.part and o.val = w.other
 left join ({_FAILED}) f on f.part = w.part and f.producer = shiftright(w.val, 40)
-left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} end
+left join ({_cuts(led)}) c on c.part = w.part and w.anomaly = '{OTHER_OFFSET}' and c.off = w.other
 {of_outputs if circumstances.outputs else ""}
 """
 
@@ -111,9 +122,9 @@ from (select part, acked_at, {cut} cut from standing s where sent = 1 and st = 0
 where cut is not null group by part, acked_at"""
 
 
-def _later_epoch(led: Sequence[LeaderTerm]) -> str:
+def _later_epoch(led: Sequence[LeaderTerm], done: str, begun: str) -> str:
     names = ("part", "start", "since", "until", "cut")
-    taken_back = f"{_BY_LEADER.format('w', _PLACE, _DONE, _BEGUN)} and x.cut <= {_PLACE}"
+    taken_back = f"{_BY_LEADER.format('w', _PLACE, done, begun)} and x.cut <= {_PLACE}"
     return _exists(names, map(attrgetter(*names), led), taken_back)
 
 

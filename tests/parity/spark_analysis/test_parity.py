@@ -48,7 +48,7 @@ from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
 from tests.unit.checkers.test_interruptions import CHANGED, again, without_output
-from tests.unit.checkers.test_sent_again import KILLED, doubled, half_lost, overtaken, used_again
+from tests.unit.checkers.test_sent_again import KILLED, doubled, half_lost, overtaken, read_at_both, used_again
 from tests.unit.checkers.test_single_clients import LONG, of_ids, one_refused
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def test_both_know_which_failed_sends_were_near(spark: SparkSession, tmp_path: P
 @NIGHT
 def test_both_know_what_a_later_epoch_took_back(spark: SparkSession, tmp_path: Path) -> None:
     used_again(again := HistoryBuilder())
-    histories = [again, half_lost()]
+    read_at_both(twice := HistoryBuilder())
+    histories = [again, half_lost(), twice]
     for place in (1, 5, 9):  # where a record was whose offset is not known
         histories.append(h := HistoryBuilder())
         p, acked = h.producer(), []

@@ -175,6 +175,29 @@ def test_a_place_may_be_acknowledged_again_where_a_later_epoch_begins_at_or_belo
     }
 
 
+def read_at_both(h: HistoryBuilder) -> None:
+    """Add a record that readers got at offsets 0 and 1 and that was acknowledged at 1. Then another one is acknowledged
+    at 0, and the log begins above it.
+    """
+    p, other, reader = h.producer(**SETTINGS), h.producer(**SETTINGS), h.reader()
+    first = h.send(p)
+    h.poll(reader, [(0, first.val), (1, first.val)])
+    h.ok(first, 1, 2)
+    h.ok(h.send(other), 0, 1)
+    h.final([], at=2, end=2)
+
+
+@pytest.mark.parametrize(("start", "permitted"), [(0, True), (1, False)])
+def test_the_copy_of_a_record_that_was_read_below_its_acknowledged_offset_may_be_the_lost_one(
+    start: int, permitted: bool
+) -> None:
+    read_at_both(h := HistoryBuilder())
+    at = h.sends[-1].t0 - 1
+    events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at), "e": "became_follower", "leader": 2}]}
+    found = judged(h, events={**events, "2": [led(2, 1, start, at)]})
+    assert {each.permitted for each in found.anomalies if each.name == "inconsistent-offset"} == {permitted}
+
+
 def test_a_leader_that_uses_its_own_places_again_is_not_excused_by_the_epochs_before_it() -> None:
     h = HistoryBuilder()
     used_again(h)
