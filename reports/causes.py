@@ -31,22 +31,22 @@ class WitnessGroup:
 
 
 def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[WitnessGroup]]:
-    """Map each check's title to its witnesses grouped by cause, the largest group first. So a truncation that lost many
+    """Map each check's key to its witnesses grouped by cause, the largest group first. So a truncation that lost many
     records is named once.
     """
     losses = [each for each in checks.checks_of(files) if each.name in LOSS and each.witnesses]
     told = _stories(files, [*found, *(each for each in losses if each not in found)])
     of_loss = {cause: each.name for each in losses for n in range(len(each.witnesses))
-               for cause in causes_of(told[each.title, n][1])}  # fmt: skip
+               for cause in causes_of(told[each.key, n][1])}  # fmt: skip
     groups: dict[str, list[WitnessGroup]] = {}
     for check in found:
         by_cause: dict[str, WitnessGroup] = {}
         for index, witness in enumerate(check.witnesses):
-            line, lines = told[check.title, index]
+            line, lines = told[check.key, index]
             follows = _cause_of_loss(lines, of_loss) if check.evidence == ACKS else ""
             cause = follows or " ".join(causes_of(lines))
             by_cause.setdefault(cause, WitnessGroup(cause, [])).witnesses.append((line, lines, witness))
-        groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
+        groups[check.key] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
     return groups
 
 
@@ -60,22 +60,22 @@ def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
 
 
 def _stories(files: RunFiles, found: list[checks.CheckResult]) -> dict[tuple[str, int], tuple[str, list[StoryLine]]]:
-    """Map (check's title, witness's number) to the witness in a line of text and its story."""
+    """Map (check's key, witness's number) to the witness in a line of text and its story."""
     by_partition = leader_epochs(files)
-    witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
+    witnesses = [(check.key, n, w) for check in found for n, w in enumerate(check.witnesses)]
     rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))
     told = {}
-    for title, n, witness in witnesses:
+    for key, n, witness in witnesses:
         name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
         own = rows.get(integer(witness.get("val")), [])
-        told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
+        told[key, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
     acted = [check for check in found if check.name in ABOUT]
-    of_members = {(check.title, n): witness_problem(check, w) for check in acted for n, w in enumerate(check.witnesses)}
-    for (title, n), did in zip(of_members, members.lines_of(files, list(of_members.values())), strict=True):
-        told[title, n] = told[title, n][0], did or told[title, n][1]
+    of_members = {(check.key, n): witness_problem(check, w) for check in acted for n, w in enumerate(check.witnesses)}
+    for (key, n), did in zip(of_members, members.lines_of(files, list(of_members.values())), strict=True):
+        told[key, n] = told[key, n][0], did or told[key, n][1]
     blaming = [check for check in found if check.blames and check not in acted]
-    clients = {(check.title, n): witness_problem(check, w) for check in blaming for n, w in enumerate(check.witnesses)}
-    for (title, n), more in zip(clients, lines_of(files, list(clients.values())), strict=True):
-        line, lines = told[title, n]
-        told[title, n] = line, sorted([*lines, *more])
+    clients = {(check.key, n): witness_problem(check, w) for check in blaming for n, w in enumerate(check.witnesses)}
+    for (key, n), more in zip(clients, lines_of(files, list(clients.values())), strict=True):
+        line, lines = told[key, n]
+        told[key, n] = line, sorted([*lines, *more])
     return told

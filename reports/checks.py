@@ -55,6 +55,13 @@ class CheckResult:
         return f"{self.name} ({self.evidence})" if self.evidence else self.name
 
     @property
+    def key(self) -> str:
+        """Returns a text that no other check of the run has. Findings of one title may be judged differently, each with
+        its own reason.
+        """
+        return "; ".join((self.title, self.state, self.why, self.cell))
+
+    @property
     def unseen(self) -> str:
         """Returns a sentence that names the partitions that have findings, but no witness in verdict.json; empty if
         there are no such partitions.

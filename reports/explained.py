@@ -34,7 +34,7 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     if not found:
         raise FindingNotFound(_instead(files, every, name))
     groups = groups_of(files, found)
-    lines = [line for check in found for line in _of(check, groups[check.title])]
+    lines = [line for check in found for line in _of(check, groups[check.key])]
     told = stories_of(files, found)
     for telling in told:
         answers = (f"{answer.question}: {answer.text}".replace("\n", "\n    ") for answer in telling.answers)
@@ -107,11 +107,11 @@ def _about(
     telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[WitnessGroup]]
 ) -> str:
     """Return the heading of the detailed story `telling`: the check, the number of the cause in the check's list of
-    causes, and the witness in a line of text. `groups` maps each check's title to its groups of witnesses, one group
+    causes, and the witness in a line of text. `groups` maps each check's key to its groups of witnesses, one group
     for each cause. If the story is about none of these witnesses, the heading has the story's own title.
     """
     for check in found:
-        for number, group in enumerate(groups[check.title], 1):
+        for number, group in enumerate(groups[check.key], 1):
             for line, _, witness in group.witnesses:
                 if is_about(telling.problem, check, witness):
                     return f"  In detail, {check.title}, cause {number}: {line}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,20 +55,20 @@ def story_anchor(number: int) -> str:
 def shown_groups(
     checks: Sequence[CheckResult], groups: Mapping[str, Sequence[WitnessGroup]], problems: Sequence[StorySubject]
 ) -> dict[str, list[LinkedWitnessGroup]]:
-    """Map the title of each check to its groups of witnesses, in which each witness has an anchor and a link to its
+    """Map the key of each check to its groups of witnesses, in which each witness has an anchor and a link to its
     story. Item N of `problems` is the subject of the page's story N.
     """
     shown: dict[str, list[LinkedWitnessGroup]] = {}
+    counts: Counter[str] = Counter()
     for check in checks:
-        count = 0
-        for group in groups.get(check.title, ()):
+        for group in groups.get(check.key, ()):
             own = []
             for line, lines, witness in group.witnesses:
                 about = next((n for n, each in enumerate(problems) if is_about(each, check, witness)), None)
-                anchor = f"witness-{re.sub(r'[^a-z0-9]+', '-', check.title.lower()).strip('-')}-{count}"
+                anchor = f"witness-{re.sub(r'[^a-z0-9]+', '-', check.title.lower()).strip('-')}-{counts[check.title]}"
                 own.append(LinkedWitness(anchor, line, lines, witness, "" if about is None else story_anchor(about)))
-                count += 1
-            shown.setdefault(check.title, []).append(LinkedWitnessGroup(group.cause, tuple(own)))
+                counts[check.title] += 1
+            shown.setdefault(check.key, []).append(LinkedWitnessGroup(group.cause, tuple(own)))
     return shown
 
 

@@ -188,7 +188,7 @@ def _windows(
     known = set(files.part_names.values())
     worst = ""
     for check in checks:
-        first = next(iter(_witnesses({check.title: groups.get(check.title, ())})), None)
+        first = next(iter(_witnesses({check.key: groups.get(check.key, ())})), None)
         where = str(first.raw.get("partition") or "") if first is not None else ""
         at = next((line.t for line in first.lines if "hands the record over" in line.text), None) if first else None
         if first is not None and where in known:

@@ -70,7 +70,7 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
     for check in found:
         permitted = {checks.PERMITTED: True, checks.FAILED: False}.get(check.state)
         same: dict[str, Row] = {}
-        for group in groups[check.title] or [WitnessGroup("", [])]:
+        for group in groups[check.key] or [WitnessGroup("", [])]:
             row = {
                 **head,
                 "anomaly": check.name,

@@ -110,3 +110,10 @@ def test_the_story_of_a_loss_ends_with_it(name: str) -> None:
     told = run_script(f"{before}{AFTER}{finals}{rest}").rpartition("----\n")[2]
     assert ("Broker 3 is killed" in told) is (name != "lost-write")
     assert "The ISR is 1, 2, 3 now" in told and "The final reads do not find A" in told
+
+
+def test_findings_of_one_anomaly_that_are_judged_differently_keep_their_own_witnesses(lost_dir: Path) -> None:
+    forbidden = {**MANY, "count": 1, "witnesses": [witness(1, 7, op=40)]}
+    permitted = {**MANY, "count": 2, "permitted": True, "witnesses": [witness(0, 60, op=9), witness(0, 61, op=10)]}
+    page = page_of(found(lost_dir, forbidden, permitted))
+    assert [page.count(f'id="witness-lost-write-reads-{number}"') for number in range(4)] == [1, 1, 1, 0]
