@@ -262,9 +262,9 @@ class OneWayStream:
         self.swallowed = False
         """Is True if a cut of mode DROP has swallowed bytes of this stream."""
         self._queue: deque[tuple[float, bytes | None, float]] = deque()
-        """Holds the bytes in transit, as (virtual time of arrival, bytes, 0.0); None for bytes is the end of the stream.
-        For a lost packet the time is that of its retransmission, and the third value is the time in s from there to the
-        next one, should that be lost too.
+        """Holds the bytes in transit, as (virtual time of arrival, bytes, 0.0); None for bytes is the end of the
+        stream. For a lost packet the time is that of its retransmission, and the third value is the time in s from
+        there to the next one, should that be lost too.
         """
         self._scheduled = False
         self._last = self._due = 0.0
