@@ -2,8 +2,10 @@
 gone.
 
 A record that a leader acknowledged can be truncated only after a leader of a later epoch is elected whose log did not
-hold the record: that epoch starts at or below the record's offset (KIP-101, KIP-320). The later leader may have been
-elected before the record was acknowledged, because a leader that is cut off continues until it hears of its successor.
+hold the record (KIP-101, KIP-320). Mostly that epoch then starts at or below the record's offset. But after two unclean
+elections the later leader's log may be longer, and hold other records there: its trace says which epochs its log has.
+The later leader may have been elected before the record was acknowledged, because a leader that is cut off continues
+until it hears of its successor.
 
 Our brokers report leaderships in their traces, Apache Kafka in its log, and foreign clusters when they are polled.
 """
@@ -58,8 +60,9 @@ class LeaderTerm(NamedTuple):
     until: int
     """Is when the broker certainly led no more; EVER if nothing says so."""
     cut: int = EVER
-    """Is the lowest start offset of a later epoch: records that this leader acknowledged at or above it may be lost;
-    EVER if there is no later epoch.
+    """Is the lowest offset from which on the log of a later leader lacks records of this epoch: records that this
+    leader acknowledged at or above it may be lost; EVER if there is no later epoch. Without knowledge of that log it is
+    the start of the later epoch.
     """
     alone: int = -1
     """Is when the terms of all earlier epochs had ended: from then on, no earlier leader could acknowledge; -1 if there
@@ -178,11 +181,11 @@ def of_events(
     over. `brokers` holds the ids of all brokers, whose traces should be complete; empty if they are not known. `down`
     holds the ids of the brokers that may have been down at `until`.
     """
-    led: dict[str, list[list[int]]] = {}
+    led: dict[str, list[_Term]] = {}
     reported = {_id(node): list(events) for node, events in nodes.items()}
     for events in reported.values():
         for name, row in _of_node(events):
-            if row[2] <= until:
+            if row.since <= until:
                 led.setdefault(name, []).append(row)
     # A trace that exists but does not mention a partition does not prove that no other broker led it.
     silent = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
@@ -281,22 +284,42 @@ def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: floa
     return may_end
 
 
+class _Term(NamedTuple):
+    """Describes a leader's term as its broker reports it, like `LeaderTerm`."""
+
+    epoch: int
+    start: int
+    since: int
+    until: int
+    log: tuple[tuple[int, int], ...] = ()
+    """Lists (epoch, start offset) of the epochs in the leader's log when its term began; empty if it is not known."""
+
+    def lacks(self, earlier: _Term) -> int:
+        """Return the offset from which on this leader's log lacks the records of an earlier epoch: all of them, or
+        those from the begin of the next epoch in its log on.
+        """
+        behind = [start for epoch, start in self.log if earlier.epoch < epoch < self.epoch]
+        if not self.log or earlier.epoch < self.log[0][0]:
+            # What the log had of earlier epochs may have been deleted.
+            return self.start
+        has = any(epoch == earlier.epoch for epoch, _ in self.log)
+        return min(behind, default=self.start) if has else earlier.start
+
+
 def _place(event: Mapping[str, Any]) -> str:
     return f"{event['topic']}-{event['partition']}" if event["e"] in (_LEADS, _FOLLOWS, _ELECTED) else ""
 
 
-def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield (name of the partition, [epoch, start offset, begin, end]) of each term of one broker, with times in ns.
-    The end is EVER if no event shows it.
+def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, _Term]]:
+    """Yield (name of the partition, term) for each term of one broker. The term's `until` is EVER if no event shows it.
     """
-    leads: dict[str, list[int]] = {}
+    leads: dict[str, _Term] = {}
     incarnation: Any = None
 
-    def end(names: Iterable[str], at: int) -> Iterator[tuple[str, list[int]]]:
+    def end(names: Iterable[str], at: int) -> Iterator[tuple[str, _Term]]:
         for name in list(names):
             if (row := leads.pop(name, None)) is not None:
-                row[3] = at
-                yield name, row
+                yield name, row._replace(until=at)
 
     for event in events:
         kind, at = event["e"], round(event["t"] * 1e9)
@@ -308,12 +331,13 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
             name = _place(event)
             yield from end([name], at)
             if kind == _LEADS:
-                leads[name] = [event["epoch"], event["leo"], at, EVER]
+                log = tuple((epoch, start) for epoch, start in event.get("epochs", ()))
+                leads[name] = _Term(event["epoch"], event["leo"], at, EVER, log)
     yield from end(leads, EVER)
 
 
 def _assembled(
-    led: Mapping[str, Iterable[list[int]]], partitions: Sequence[ObservedPartition], unknown: str
+    led: Mapping[str, Iterable[_Term]], partitions: Sequence[ObservedPartition], unknown: str
 ) -> Leaderships:
     of_name: dict[str, list[ObservedPartition]] = {}
     for each in partitions:
@@ -321,24 +345,24 @@ def _assembled(
     rows, moved = [], False
     for name, found in led.items():
         for part, known in _by_topic(sorted(found), of_name.get(name, ())):
-            moved |= len({epoch for epoch, *_ in known}) > 1
-            for epoch, start, since, until in known if part >= 0 else ():
-                cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
-                alone = max((ended for other, _, _, ended in known if other < epoch), default=-1)
-                rows.append(LeaderTerm(part, epoch, start, since, until, cut, alone))
+            moved |= len({each.epoch for each in known}) > 1
+            for each in known if part >= 0 else ():
+                cut = min((later.lacks(each) for later in known if later.epoch > each.epoch), default=EVER)
+                alone = max((other.until for other in known if other.epoch < each.epoch), default=-1)
+                rows.append(LeaderTerm(part, *each[:4], cut, alone))
     return Leaderships(tuple(sorted(rows)), unknown, moved)
 
 
-def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
-    """Yield (partition id, its leader terms) for all partitions of one name. `known` holds all terms under that name,
-    each as [epoch, start offset, begin, end] with times in ns. Several partitions have the same name if a topic was
+def _by_topic(known: list[_Term], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[_Term]]]:
+    """Yield (partition id, its leader terms) for all partitions of one name. `known` holds all terms under that name.
+    Several partitions have the same name if a topic was
     deleted and created again; the new topic's epochs begin at 0, so the terms are split at the deletion. The id -1 is
     used for a partition that the history does not know.
     """
     after = -1
     for each in partitions:
         until = each.deleted_t if each.deleted else EVER
-        yield each.part, [row for row in known if after < row[2] <= until]
+        yield each.part, [row for row in known if after < row.since <= until]
         after = until
     if not partitions:
         yield -1, known
@@ -363,12 +387,12 @@ def of_answers(
         reported = sorted(seen.get(name, {}).items())
         led[name] = [
             # An epoch may begin between two polls: as early as the epoch before it was last seen.
-            [
+            _Term(
                 epoch,
                 start,
                 max((at for each, at in reported if each < epoch), default=0),
                 min((at + UNAWARE_NS for each, at in reported if each > epoch), default=EVER),
-            ]
+            )
             for epoch, start in chain
         ]
     lacking = sorted(each.name for each in partitions if not each.deleted and each.name not in led)

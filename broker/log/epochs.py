@@ -11,6 +11,8 @@ from squall.broker.log import checkpoints
 from squall.broker.log.checkpoints import EpochEntry
 
 UNDEFINED = (-1, -1)
+TRACED = 16
+"""Limits how many epochs of a log a trace has, because a long log may have very many."""
 _epoch = attrgetter("epoch")
 _start = attrgetter("start_offset")
 
@@ -42,6 +44,10 @@ class EpochCache:
         """
         entries = checkpoints.read_epochs(fs, f"{directory}/{checkpoints.LEADER_EPOCHS}")
         return None if entries is None else cls(fs, directory, entries)
+
+    def newest(self) -> list[EpochEntry]:
+        """Return the newest entries, at most `TRACED`, for a trace."""
+        return self.entries[-TRACED:]
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that the batches from `start_offset` on have `epoch`. Returns whether that changed the entries.

@@ -369,7 +369,7 @@ class ReplicaManager:
             event = "became_leader" if leads else "became_follower"
             self._trace(h, event, leader=said.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
-                        recovering=order.recovering)  # fmt: skip
+                        recovering=order.recovering, **({"epochs": h.log.epochs.newest()} if leads else {}))  # fmt: skip
         self._notify_role_watcher(h)
 
     def _notify_role_watcher(self, h: HostedPartition) -> None:
