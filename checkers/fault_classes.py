@@ -113,8 +113,9 @@ def _several_at_once(losses: Sequence[RecordedFault]) -> bool:
 
 def _of_all_in_sync(loss: RecordedFault, faults: Iterable[RecordedFault]) -> bool:
     """Return whether `loss` (of power or of data) and other faults may together have hit every in-sync replica of some
-    partition. The ISR is the one that was recorded before `loss`. Another fault counts if it was on between the begin
-    of `loss` and the time at which the node of `loss` had caught up.
+    partition. The ISR is the one that was recorded before `loss`. If it was empty, the last known leader leads again,
+    and that may be the node of `loss` (KIP-966). Another fault counts if it was on between the begin of `loss` and the
+    time at which the node of `loss` had caught up.
     """
     hit = set(loss.resolved)
     until = _caught_up(loss)
@@ -126,7 +127,7 @@ def _of_all_in_sync(loss: RecordedFault, faults: Iterable[RecordedFault]) -> boo
         ):
             hit |= _may_be_out(other)
     reported = (loss.evidence or {}).get("isr") or {}
-    return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in reported.values())
+    return any(set(isr) <= hit and (not isr or set(isr) & set(loss.resolved)) for isr in reported.values())
 
 
 def _may_be_out(fault: RecordedFault) -> set[int]:
