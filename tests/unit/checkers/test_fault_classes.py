@@ -102,7 +102,10 @@ def loss(*isr: int) -> bytes:
         [loss(1, 2, 3), fault_line(1, "latency", 20, 35, resolved=[2], evidence={"links": ["2->3", "3->2"]})],
         [loss(1, 2, 3), fault_line(1, "kill", 20, 35), fault_line(2, "disk", 20, 35, resolved=[3])],
     ],
-    ids=["alone in sync", "none in sync", "died before", "paused before", "never back", "slow links between the others", "one by one"],
+    ids=[
+        *("alone in sync", "none in sync", "died before", "paused before", "never back"),
+        *("slow links between the others", "one by one"),
+    ],
 )
 def test_a_power_loss_of_the_last_replica_in_sync_is_as_bad_as_of_all(lines: list[bytes]) -> None:
     assert FaultClass.WM in classes_of(faults(*lines))
