@@ -296,14 +296,15 @@ class _Term(NamedTuple):
 
     def lacks(self, earlier: _Term) -> int:
         """Return the offset from which on this leader's log lacks the records of an earlier epoch: all of them, or
-        those from the begin of the next epoch in its log on.
+        those from the begin of the next epoch in its log on. If this leader began below the earlier epoch, it wrote to
+        the offsets from its begin on.
         """
         behind = [start for epoch, start in self.log if earlier.epoch < epoch < self.epoch]
         if not self.log or earlier.epoch < self.log[0][0]:
             # What the log had of earlier epochs may have been deleted.
             return self.start
         has = any(epoch == earlier.epoch for epoch, _ in self.log)
-        return min(behind, default=self.start) if has else earlier.start
+        return min(behind, default=self.start) if has else min(earlier.start, self.start)
 
 
 def _place(event: Mapping[str, Any]) -> str:
@@ -345,11 +346,11 @@ def _assembled(
     rows, moved = [], False
     for name, found in led.items():
         for part, known in _by_topic(sorted(found), of_name.get(name, ())):
-            moved |= len({each.epoch for each in known}) > 1
-            for each in known if part >= 0 else ():
-                cut = min((later.lacks(each) for later in known if later.epoch > each.epoch), default=EVER)
-                alone = max((other.until for other in known if other.epoch < each.epoch), default=-1)
-                rows.append(LeaderTerm(part, *each[:4], cut, alone))
+            moved |= len({term.epoch for term in known}) > 1
+            for term in known if part >= 0 else ():
+                cut = min((later.lacks(term) for later in known if later.epoch > term.epoch), default=EVER)
+                alone = max((other.until for other in known if other.epoch < term.epoch), default=-1)
+                rows.append(LeaderTerm(part, *term[:4], cut, alone))
     return Leaderships(tuple(sorted(rows)), unknown, moved)
 
 

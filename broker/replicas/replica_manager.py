@@ -366,10 +366,10 @@ class ReplicaManager:
             h.log.producers.verifications.clear()
             self.woken.update(h.followers)
             self.woken.update(h.consumers)
-            event = "became_leader" if leads else "became_follower"
+            event, more = ("became_leader", {"epochs": h.log.epochs.newest()}) if leads else ("became_follower", {})
             self._trace(h, event, leader=said.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
-                        recovering=order.recovering, **({"epochs": h.log.epochs.newest()} if leads else {}))  # fmt: skip
+                        recovering=order.recovering, **more)  # fmt: skip
         self._notify_role_watcher(h)
 
     def _notify_role_watcher(self, h: HostedPartition) -> None:

@@ -31,3 +31,15 @@ def test_a_later_leader_explains_the_loss_of_what_its_log_lacked(epochs: Any, pe
     told = {} if epochs is None else {"epochs": epochs}
     events = {"1": [led(1, 0, 0, 1), led(1, 2, 1, 2)], "2": [{**led(2, 4, 9, h.sends[1].t0), **told}]}
     assert losses(judged(h, b"", events)) == {5: permitted}
+
+
+def test_a_later_leader_that_began_below_a_lost_epoch_explains_the_places_that_it_used_again() -> None:
+    """Epoch 2 began at offset 4 and had a record at 5; the leader of epoch 4 had lost it, and began at 3."""
+    h = HistoryBuilder()
+    p, other = h.producer(**SETTINGS), h.producer(**SETTINGS)
+    h.ok(h.send(p), 5, 1)
+    h.tick()
+    stale = h.ok(h.send(other), 3, 1)
+    h.final([(3, stale.val)], at=3)
+    events = {"1": [led(1, 0, 0, 1), led(1, 2, 4, 2)], "2": [{**led(2, 4, 3, h.now - 2), "epochs": [(0, 0), (4, 3)]}]}
+    assert {each.name: each.permitted for each in judged(h, b"", events).anomalies}["stale-ack"] is True
