@@ -7,6 +7,7 @@ that the parent process made us ignore (`nohup`, a background job of a script) s
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -34,6 +35,21 @@ def as_ctrl_c() -> None:
 
 def _raise(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def end_asked(say: Say) -> threading.Event:
+    """Return an event that each further signal of ENDING sets, instead of raising KeyboardInterrupt: for work that
+    looks at it often and ends in good order. Each signal prints a line, by `say`. Call it in the main thread.
+    """
+    asked = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        say("still ending what was begun: that is bounded" if asked.is_set() else "ending in good order ...")
+        asked.set()
+
+    for number in handled_signals():
+        signal.signal(number, note)
+    return asked
 
 
 async def stoppable(work: Callable[[], Awaitable[None]], say: Say) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ import click
 
 from squall.chaos.commands.verify import spark_of
 from squall.chaos.errors import HarnessError, PreconditionError
+from squall.chaos.interrupts import end_asked
 from squall.chaos.runs.spark import HERE
 from squall.chaos.screen import console, live_line
 from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
     from squall.spark_analysis.load.job import LoadTotals
+    from squall.workloads.load.held_back import OpenTransaction
 
 LINE_EVERY_S = 5.0
 MB = 1_000_000
@@ -44,8 +47,8 @@ Examples:
   squall load orders --bootstrap 127.0.0.1:9092 --to lake/ --from latest --allow-gaps
 
 \b
-Exit codes: 0 everything is loaded, 2 something cannot be loaded, 3 usage,
-130 interrupted: called again, it continues."""
+Exit codes: 0 everything is loaded (with --follow: until Ctrl-C), 2 something
+cannot be loaded, 3 usage, 130 interrupted: called again, it continues."""
 )
 @click.argument("topics", nargs=-1, required=True)
 @click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the cluster.")
@@ -76,6 +79,15 @@ Exit codes: 0 everything is loaded, 2 something cannot be loaded, 3 usage,
     help="Offsets that one Spark task reads.",
 )
 @click.option("--records-per-batch", type=click.IntRange(min=1), help="Offsets of one batch. [default: all there are]")
+@click.option(
+    "--patience",
+    "patience_s",
+    type=Interval(),
+    default="60s",
+    show_default=True,
+    help="For how long no broker may serve a range before the load fails, and a transaction may stay open before it "
+    "is named.",
+)
 @click.option("--allow-gaps", is_flag=True, help="Pass over offsets that are gone, and list them in the summary.")
 @click.option("--master", default=HERE.master, show_default=True, metavar="URL", help="Where Spark runs.")
 @click.option("--spark-set", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark; may be repeated.")
@@ -97,6 +109,7 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
 
     options = _options(topics, bootstrap, flags)
     say = console(stderr=True)
+    line = partial(say.print, highlight=False, soft_wrap=True)
     folder = LoadFolder(to)
     spark_options = spark_of({**flags, "limit": HERE.limit_s})
     try:
@@ -105,14 +118,15 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
             kept = ("subscribe", "kafka.isolation.level", "includeHeaders", "extraColumns", "maxRecordsPerPartition")
             continued = folder.claim({name: options[name] for name in kept if name in options})
             if removed := folder.remove_uncommitted():
-                say.print(f"{to}: removed {removed} files of a batch that was never committed", highlight=False)
-            there = java(lambda line: say.print(line, highlight=False))
+                line(f"{to}: removed {removed} files of a batch that was never committed")
+            there = java(line)
             archive = class_archive_here(there)
             spark = start(0, there.home, spark_options.master, archive, conf=spark_options.conf)
-            shown = _Shown(topics, to, say, continued=continued)
+            shown = _Shown(topics, to, say, flags["patience_s"], continued=continued)
+            asked = end_asked(line)
             try:
                 with live_line(say, shown.words):
-                    found = load(spark, folder, options, every_s=every_s, look=shown.look)
+                    found = load(spark, folder, options, every_s=every_s, look=shown.look, stopped=asked.is_set)
             finally:
                 spark.stop()
     except SettingsError as wrong:
@@ -120,6 +134,8 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
     except LoadError as wrong:
         raise HarnessError(str(wrong)) from None
     click.echo(shown.summary(found))
+    if asked.is_set() and every_s is None:
+        raise KeyboardInterrupt
     return 0
 
 
@@ -132,6 +148,7 @@ def _options(topics: tuple[str, ...], bootstrap: str, flags: dict[str, Any]) -> 
         "includeHeaders": str(flags.pop("headers")).lower(),
         "failOnDataLoss": str(not flags.pop("allow_gaps")).lower(),
         "maxRecordsPerPartition": str(flags.pop("records_per_task")),
+        "kafkaConsumer.pollTimeoutMs": str(max(1, round(flags["patience_s"] * 1000))),
     }
     columns, per_batch = flags.pop("columns"), flags.pop("records_per_batch")
     if columns:
@@ -144,32 +161,42 @@ def _options(topics: tuple[str, ...], bootstrap: str, flags: dict[str, Any]) -> 
 class _Shown:
     """Displays the progress of a load: a line that is updated on a terminal, elsewhere one every few seconds."""
 
-    def __init__(self, topics: tuple[str, ...], to: Path, say: Any, *, continued: bool) -> None:
+    def __init__(self, topics: tuple[str, ...], to: Path, say: Any, patience_s: float, *, continued: bool) -> None:
         self._title = f"squall load {' '.join(topics)} -> {to}" + (", continued" if continued else "")
         self._say, self._began, self._last = say, time.monotonic(), time.monotonic()
-        self._before: LoadTotals | None = None
+        self._patience_ms = patience_s * 1000
+        self._named: set[OpenTransaction] = set()
+        self._before: tuple[int, int] | None = None
+        """Holds the records and bytes that earlier starts of the load have read."""
         self._now: LoadTotals | None = None
 
     def look(self, now: LoadTotals) -> None:
         """Take what the load has read so far."""
         if self._before is None:
-            self._before = now
+            self._before = now.records, now.bytes
         self._now = now
+        for each in now.lag.open if now.lag is not None else ():
+            same = each._replace(waiting=0)
+            now_ms = int(time.time() * 1000)
+            if same not in self._named and now_ms - each.since_ms >= self._patience_ms:
+                self._named.add(same)
+                self._say.print(f"held back: {each.words(now_ms)}", highlight=False, soft_wrap=True)
         if not self._say.is_terminal and time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._say.print(self.words(), highlight=False)
+            self._say.print(self.words(), highlight=False, soft_wrap=True)
 
     def words(self) -> str:
         """Return the line."""
         now, before = self._now, self._before
         if now is None or before is None:
             return f"{self._title}: starting Spark"
-        rate = (now.bytes - before.bytes) / MB / max(time.monotonic() - self._began, 0.001)
-        return f"{self._title}: {now.records:,} records, {rate:.1f} MB/s"
+        rate = (now.bytes - before[1]) / MB / max(time.monotonic() - self._began, 0.001)
+        behind = f", {now.lag.behind:,} offsets behind the end" if now.lag is not None else ""
+        return f"{self._title}: {now.records:,} records, {rate:.1f} MB/s{behind}"
 
     def summary(self, found: LoadTotals) -> str:
         """Return the last line."""
-        before = self._before.records if self._before is not None else 0
+        before = self._before[0] if self._before is not None else 0
         took = time.monotonic() - self._began
         skipped = [
             (found.control, "control records"),
@@ -181,4 +208,5 @@ class _Shown:
         return (
             f"{self._title}: {found.records:,} records, {found.records - before:,} of them now, in {took:.0f} s"
             + (f"; offsets without a record: {without}" if without else "")
+            + (f"; {found.lag.behind:,} offsets behind the end" if found.lag is not None and found.lag.behind else "")
         )

@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlparse
 
 from squall.workloads.load.ranges import OffsetRange
-from squall.workloads.load.reading import LoadError, RangeReader
+from squall.workloads.load.reading import GoneOffsets, LoadError, RangeReader, SkippedOffsets
 
 OWN: Final = "_squall"
 CHECKPOINT: Final = "_checkpoint"
@@ -88,9 +88,14 @@ class LoadFolder:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         return len(found)
 
-    def read_ranges(self) -> Iterator[tuple[OffsetRange, Mapping[str, Any]]]:
-        """Yield the ranges that tasks have read to their ends, with what each found."""
+    def read_ranges(self, seen: set[str]) -> Iterator[tuple[OffsetRange, Mapping[str, Any]]]:
+        """Yield the ranges that tasks have read to their ends, with what each found. Files named in `seen` are left
+        out, and the others added to it: a second attempt of a task writes the same again.
+        """
         for file in sorted(self.ranges.glob("*.json")):
+            if file.name in seen:
+                continue
+            seen.add(file.name)
             found = json.loads(file.read_text())
             yield OffsetRange(found["topic"], found["partition"], found["start"], found["end"]), found
 
@@ -106,18 +111,20 @@ class LoadFolder:
 
 def note_range(ranges: Path, reader: RangeReader, records: int, size: int) -> None:
     """Write what a task has read: a file per range, which a second attempt of the task writes again as it was."""
-    wanted, skipped = reader.wanted, reader.skipped
-    name = f"{wanted.topic}-{wanted.partition}-{wanted.start:020}-{wanted.end:020}.json"
-    found = {
-        "topic": wanted.topic,
-        "partition": wanted.partition,
-        "start": wanted.start,
-        "end": wanted.end,
-        "records": records,
-        "bytes": size,
-        **skipped._asdict(),
-    }
-    write_json(ranges / name, found)
+    found = {"records": records, "bytes": size, **reader.skipped._asdict()}
+    _note(ranges, reader.wanted, found, gone=False)
+
+
+def note_gone(ranges: Path, gone: GoneOffsets) -> None:
+    """Write that a topic no longer has the records of rows that have been loaded."""
+    nothing = {"records": 0, "bytes": 0, **SkippedOffsets(lost=((gone.first, gone.end),))._asdict()}
+    _note(ranges, OffsetRange(*gone.place, gone.first, gone.end), nothing, gone=True)
+
+
+def _note(ranges: Path, wanted: OffsetRange, found: Mapping[str, Any], *, gone: bool) -> None:
+    name = f"{wanted.topic}-{wanted.partition}-{wanted.start:020}-{wanted.end:020}{'-gone' if gone else ''}.json"
+    where = {"topic": wanted.topic, "partition": wanted.partition, "start": wanted.start, "end": wanted.end}
+    write_json(ranges / name, {**where, **found, "gone": gone})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

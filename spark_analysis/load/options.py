@@ -49,6 +49,8 @@ class LoadOptions:
     isolation: int = 0
     records_per_task: int = RECORDS_PER_TASK
     most_per_trigger: int | None = None
+    patience_ms: int = 60_000
+    """Limits the time, in ms, for which no broker may serve a task's range, before the task fails."""
     ranges: str = ""
     """Is the folder in which each task notes what it has read; empty for none. `squall load` sets it."""
     client: Mapping[str, Any] = field(default_factory=dict)
@@ -207,6 +209,7 @@ _READERS: Final[dict[str, Any]] = {
     "extraColumns": ("columns", _columns),
     "maxOffsetsPerTrigger": ("most_per_trigger", _number),
     "maxRecordsPerPartition": ("records_per_task", _number),
+    "kafkaConsumer.pollTimeoutMs": ("patience_ms", _number),
     "ranges": ("ranges", lambda _, value: value),
 }
 """Maps the name of each option to the attribute of `LoadOptions` and to the function that reads the value; None for the

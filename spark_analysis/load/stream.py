@@ -7,12 +7,15 @@ offset and the leader epoch in which the leader named that offset as readable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from squall.spark_analysis.load.batch import places_of, ranges_of, tasks_of
+from squall.spark_analysis.load.folder import note_gone
 from squall.spark_analysis.load.planning import (
     Bounds,
     PlannedTopic,
@@ -23,8 +26,10 @@ from squall.spark_analysis.load.planning import (
     offsets_at_times,
 )
 from squall.spark_analysis.load.task import rows_of
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.load.fetching import end_of_epoch
 from squall.workloads.load.ranges import OffsetRange
-from squall.workloads.load.reading import TopicRemade
+from squall.workloads.load.reading import GoneOffsets, OffsetsGone, TopicRemade
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from squall.workloads.client.client import Client
     from squall.workloads.client.cluster import Place
 
+EpochEnd = tuple[int, int | None]
+"""Is a leader's epoch, and the offset at which its log ends an earlier leader epoch; None if it does not know."""
 Position = dict[str, Any]
 """Is {"orders": {"id": "9f...", "offsets": {"0": 23}, "epochs": {"0": 4}}}, as Spark writes it into its checkpoint."""
 
@@ -71,6 +78,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
         """Return the position up to which the next micro-batch reads."""
         latest = self._latest(start) if self._last is None else self._last
+        latest = ask(self._options, partial(_continued, start, latest, self._options))
         return limited(start, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
 
     def reportLatestOffset(self) -> Position | None:
@@ -112,6 +120,69 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return _position(topics, {place: each.latest for place, each in bounds.items()}, bounds)
 
         return ask(self._options, latest)
+
+
+async def _continued(start: Position, latest: Position, options: LoadOptions, client: Client) -> Position:
+    """Return what `continued` returns, from what the leaders of new epochs answer. Raises OffsetsGone for rows whose
+    records are gone, unless the load allows gaps.
+    """
+    epochs, led = _offsets(start, "epochs"), _offsets(latest, "epochs")
+    kept: dict[Place, EpochEnd] = {}
+    for place in led.keys() & epochs.keys():
+        if led[place] > epochs[place] >= 0:
+            kept[place] = await _epoch_end(client, place, epochs[place])
+    found, gone = continued(start, latest, kept)
+    for rows in gone:
+        if options.fail_on_data_loss:
+            raise OffsetsGone(f"{rows}; their rows have been loaded")
+        if options.ranges:
+            note_gone(Path(options.ranges), rows)
+    return found
+
+
+def continued(
+    start: Position, latest: Position, kept: Mapping[Place, EpochEnd]
+) -> tuple[Position, list[GoneOffsets]]:
+    """Return the position up to which a stream at `start` can read, and the offsets before `start` that partitions no
+    longer have (KIP-320).
+
+    No partition goes back: it stays at `start` where `latest` is before that, because a leader of the past has
+    answered, or because an unclean election took records away whose rows have been read. `kept` has, for each partition
+    with a new leader epoch, where its leader ends the epoch of `start`.
+    """
+    starts, epochs = _offsets(start), _offsets(start, "epochs")
+    found: Position = {}
+    gone = []
+    for name, topic in latest.items():
+        offsets, led = dict(topic["offsets"]), dict(topic["epochs"])
+        found[name] = {**topic, "offsets": offsets, "epochs": led}
+        for index in offsets.keys() & start.get(name, {"offsets": {}})["offsets"].keys():
+            place = name, int(index)
+            begin, leader_epoch, end = starts[place], led[index], offsets[index]
+            if place in kept:
+                leader_epoch, end = kept[place]
+            elif leader_epoch >= 0:
+                end = begin
+            if end is not None and end < begin:
+                gone.append(GoneOffsets(place, end, begin, leader_epoch, epochs[place]))
+            offsets[index] = max(begin, offsets[index])
+            led[index] = max(led[index], epochs[place])
+    return found, gone
+
+
+async def _epoch_end(client: Client, place: Place, epoch: int) -> EpochEnd:
+    client.track([place[0]])
+    failures = 0
+    while True:
+        leader = client.view.leader(*place)
+        try:
+            if leader is not None:
+                return leader.epoch, await end_of_epoch(client, leader, place, epoch)
+        except RequestFailed:
+            pass
+        client.refresh_soon()
+        failures += 1
+        await client.env.sleep(client.backoff(failures))
 
 
 def limited(start: Position, latest: Position, most: int) -> Position:

@@ -78,7 +78,7 @@ def _read(wanted: OffsetRange, options: LoadOptions, put: Callable[[pa.RecordBat
         put(rows)
 
     async def read(client: Client) -> None:
-        await read_range(client, reader, emit, consumer_settings(options))
+        await read_range(client, reader, emit, consumer_settings(options), options.patience_ms / 1000)
 
     run_with_client(options, read)
     if options.ranges:

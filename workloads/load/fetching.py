@@ -20,14 +20,11 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import (
 )
 from squall.broker.protocol.wire import ZERO_UUID
 from squall.workloads.client.client import Client
-from squall.workloads.client.cluster import Leader
+from squall.workloads.client.cluster import Leader, Place
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.consumer import CONSUMER_REPLICA_ID, FETCH_OLDEST, FETCH_TOPIC_IDS_FROM
 from squall.workloads.client.settings import ConsumerSettings
-from squall.workloads.load.reading import NoProgress, OffsetsGone, RangeReader, ReadBatch, TopicRemade
-
-PATIENCE_S = 60.0
-"""Limits the time, in seconds, for which no broker may serve a range, before the load gives up."""
+from squall.workloads.load.reading import GoneOffsets, NoProgress, OffsetsGone, RangeReader, ReadBatch, TopicRemade
 
 
 class FetchedBytes(NamedTuple):
@@ -45,10 +42,11 @@ async def read_range(
     reader: RangeReader,
     emit: Callable[[list[ReadBatch]], Awaitable[None]],
     settings: ConsumerSettings,
-    patience_s: float = PATIENCE_S,
+    patience_s: float,
 ) -> None:
     """Read the reader's range from its position to its end, and pass the batches to `emit` in order. `settings` limits
-    each response and chooses the isolation level. The next response is requested while one is decoded.
+    each response and chooses the isolation level. The next response is requested while one is decoded. `patience_s`:
+    for how many seconds no broker may serve the range, before the read fails.
 
     Raises a LoadError if the range cannot be read as it was planned.
     """
@@ -72,7 +70,8 @@ class _RangeFetcher:
 
     def __init__(self, client: Client, reader: RangeReader, settings: ConsumerSettings, patience_s: float) -> None:
         self._client, self._wanted, self._settings, self._patience_s = client, reader.wanted, settings, patience_s
-        self._position = reader.position
+        self._allow_gaps = reader.allow_gaps
+        self._position, self._end = reader.position, reader.wanted.end
         self._valid_epoch = self._wanted.leader_epoch
         """Is the highest leader epoch whose log is known to have the range."""
 
@@ -81,7 +80,7 @@ class _RangeFetcher:
         client, wanted = self._client, self._wanted
         with to_decoder:
             failures, why, since = 0, "", client.env.mono()
-            while self._position < wanted.end:
+            while self._position < self._end:
                 if failures:
                     if client.env.mono() - since > self._patience_s:
                         span = f"{wanted.topic}-{wanted.partition}, offset {self._position}"
@@ -99,9 +98,16 @@ class _RangeFetcher:
                 failures, since = 0, client.env.mono()
                 if fetched.records or fetched.log_start_offset > self._position:
                     self._position = max(self._position, fetched.log_start_offset)
-                    for header, _, _ in batches(memoryview(fetched.records)):
-                        self._position = max(self._position, header.next_offset)
-                    await to_decoder.send(fetched)
+                    size = 0
+                    for header, _, end in batches(memoryview(fetched.records)):
+                        if header.base_offset >= self._end:
+                            self._position = self._end
+                            break
+                        self._position, size = max(self._position, header.next_offset), end
+                    await to_decoder.send(fetched._replace(records=fetched.records[:size]))
+            if self._end < wanted.end:
+                # What has these offsets now was written by later leaders, and the plan had not seen it.
+                await to_decoder.send(FetchedBytes(0, b"", None, wanted.end, -1))
 
     def _problem(self, fetched: FetchedBytes) -> str:
         """Return why a response gives nothing, or an empty string if it does."""
@@ -157,24 +163,32 @@ class _RangeFetcher:
         raise RequestFailed("no leader", sent=False)
 
     async def _validate(self, leader: Leader) -> None:
-        """Check that the log of a new leader has the range (KIP-320). Raises OffsetsGone if it ends before: then an
-        unclean election has taken records that the plan had seen committed.
+        """Check that the log of a new leader has the range (KIP-320). If it ends before, an unclean election has taken
+        records that the plan had seen committed. Raises OffsetsGone then, unless the load allows gaps: the range ends
+        where that log ended.
         """
         wanted = self._wanted
-        part = OffsetForLeaderPartition(wanted.partition, leader.epoch, self._valid_epoch)
-        topics = [OffsetForLeaderTopic(wanted.topic, [part])]
-        request = OffsetForLeaderEpochRequest(CONSUMER_REPLICA_ID, topics)
-        answer = await self._client.ask_node(leader.node_id, request, OffsetForLeaderEpochResponse)
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise RequestFailed(name_of(found.error_code), sent=True)
-        if found.leader_epoch >= 0 and 0 <= found.end_offset < wanted.end:
-            first = max(found.end_offset, wanted.start)
-            raise OffsetsGone(
-                f"{wanted.topic}-{wanted.partition}: offsets {first} to {wanted.end - 1} are gone: the leader of epoch "
-                f"{leader.epoch} has the log of epoch {self._valid_epoch} up to offset {found.end_offset} only"
-            )
+        place = wanted.topic, wanted.partition
+        end = await end_of_epoch(self._client, leader, place, self._valid_epoch)
+        if end is not None and end < wanted.end:
+            first = max(end, wanted.start)
+            if not self._allow_gaps:
+                raise OffsetsGone(str(GoneOffsets(place, first, wanted.end, leader.epoch, self._valid_epoch)))
+            self._end = min(self._end, first)
         self._valid_epoch = leader.epoch
+
+
+async def end_of_epoch(client: Client, leader: Leader, place: Place, epoch: int) -> int | None:
+    """Return the offset at which the log of this leader ends the leader epoch `epoch`, or the last one before it that
+    the log has (KIP-320); None if the leader does not know. Raises RequestFailed, UnsupportedApi.
+    """
+    part = OffsetForLeaderPartition(place[1], leader.epoch, epoch)
+    request = OffsetForLeaderEpochRequest(CONSUMER_REPLICA_ID, [OffsetForLeaderTopic(place[0], [part])])
+    answer = await client.ask_node(leader.node_id, request, OffsetForLeaderEpochResponse)
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise RequestFailed(name_of(found.error_code), sent=True)
+    return found.end_offset if found.leader_epoch >= 0 and found.end_offset >= 0 else None
 
 
 def _only_part(body: memoryview, version: int) -> FetchedBytes:

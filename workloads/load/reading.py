@@ -28,6 +28,26 @@ class OffsetsGone(LoadError):
     """Reports offsets of a range that the partition does not have any more."""
 
 
+class GoneOffsets(NamedTuple):
+    """Describes offsets that an unclean election took away from a partition, although they were committed."""
+
+    place: tuple[str, int]
+    first: int
+    end: int
+    """Is the offset behind the last one that is gone."""
+    leader_epoch: int
+    epoch: int
+    """Is the leader epoch in which a leader named `end` as readable. The leader of `leader_epoch` has the log of this
+    epoch up to `first` only, or up to an offset before it.
+    """
+
+    def __str__(self) -> str:
+        log = f"the log of epoch {self.epoch}" if self.epoch >= 0 else "the log"
+        leader = f"the leader of epoch {self.leader_epoch}" if self.leader_epoch >= 0 else "the leader"
+        where = f"{self.place[0]}-{self.place[1]}"
+        return f"{where}: offsets {self.first} to {self.end - 1} are gone: {leader} does not have them in {log}"
+
+
 class TopicRemade(LoadError):
     """Reports that a topic was deleted and made anew since the range was planned: the new topic has another id."""
 
@@ -61,7 +81,7 @@ class RangeReader:
 
     def __init__(self, wanted: OffsetRange, isolation: int = 0, *, allow_gaps: bool = False) -> None:
         """Begin at the start of `wanted`. `isolation`: 0 read_uncommitted, 1 read_committed."""
-        self.wanted, self._isolation, self._allow_gaps = wanted, isolation, allow_gaps
+        self.wanted, self._isolation, self.allow_gaps = wanted, isolation, allow_gaps
         self.position = wanted.start
         """Is the next offset to fetch."""
         self.skipped = SkippedOffsets()
@@ -105,7 +125,7 @@ class RangeReader:
         end = min(offset, self.wanted.end)
         if end <= self.position:
             return
-        if not self._allow_gaps:
+        if not self.allow_gaps:
             span = f"offsets {self.position} to {end - 1}"
             raise OffsetsGone(f"{self.wanted.topic}-{self.wanted.partition}: {span} are gone: {why}")
         lost = self.skipped.lost

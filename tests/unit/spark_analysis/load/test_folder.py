@@ -69,6 +69,6 @@ def test_what_tasks_have_read_is_kept_by_range(tmp_path: Path) -> None:
     with folder.locked():
         for _ in range(2):  # a second attempt of a task
             note_range(folder.ranges, RangeReader(OffsetRange("a", 1, 5, 9)), 3, 70)
-    ((wanted, found),) = folder.read_ranges()
+    ((wanted, found),) = folder.read_ranges(set())
     assert (wanted.start, wanted.end) == (5, 9)
     assert (found["records"], found["bytes"], found["lost"]) == (3, 70, [])
