@@ -18,7 +18,7 @@ from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
     from squall.spark_analysis.load.job import LoadTotals
-    from squall.workloads.load.held_back import OpenTransaction
+    from squall.workloads.load.held_back import HoldingTransaction
 
 LINE_EVERY_S = 5.0
 MB = 1_000_000
@@ -165,7 +165,7 @@ class _Shown:
         self._title = f"squall load {' '.join(topics)} -> {to}" + (", continued" if continued else "")
         self._say, self._began, self._last = say, time.monotonic(), time.monotonic()
         self._patience_ms = patience_s * 1000
-        self._named: set[OpenTransaction] = set()
+        self._named: set[HoldingTransaction] = set()
         self._before: tuple[int, int] | None = None
         """Holds the records and bytes that earlier starts of the load have read."""
         self._now: LoadTotals | None = None

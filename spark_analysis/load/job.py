@@ -14,7 +14,7 @@ from squall.spark_analysis.load.folder import OWN, LoadFolder, write_json
 from squall.spark_analysis.load.lag import LoadLag, OffsetsRead, look_behind
 from squall.spark_analysis.load.options import read_options
 from squall.spark_analysis.load.source import SquallDataSource
-from squall.workloads.load.held_back import OpenTransaction
+from squall.workloads.load.held_back import HoldingTransaction
 from squall.workloads.load.reading import LoadError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _names(of: type[LoadError]) -> set[str]:
     return names
 
 
-def _open(found: LoadTotals) -> tuple[OpenTransaction, ...]:
+def _open(found: LoadTotals) -> tuple[HoldingTransaction, ...]:
     return () if found.lag is None else found.lag.open
 
 

@@ -13,7 +13,7 @@ from squall.spark_analysis.load.planning import bounds_of, chosen_topics
 from squall.workloads.client.admin import list_offsets
 from squall.workloads.client.connection import RequestFailed
 from squall.workloads.client.fetched import READ_COMMITTED
-from squall.workloads.load.held_back import OpenTransaction, open_transactions
+from squall.workloads.load.held_back import HoldingTransaction, open_transactions
 from squall.workloads.load.reading import LoadError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LoadLag(NamedTuple):
 
     behind: int
     """Counts the offsets that can be read and have not been."""
-    open: tuple[OpenTransaction, ...] = ()
+    open: tuple[HoldingTransaction, ...] = ()
     """Lists the first open transaction of each partition, for a load at read_committed."""
 
 

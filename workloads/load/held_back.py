@@ -22,7 +22,7 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 
 
-class OpenTransaction(NamedTuple):
+class HoldingTransaction(NamedTuple):
     """Describes a transaction that is the first open one of a partition."""
 
     place: Place
@@ -41,7 +41,8 @@ class OpenTransaction(NamedTuple):
 
     def words(self, now_ms: int) -> str:
         """Return the transaction in a line of text."""
-        where = f"{self.place[0]}-{self.place[1]}: {self.waiting:,} offset{'s'[: self.waiting > 1]} from {self.first} on behind"
+        offsets = f"{self.waiting:,} offset{'s'[: self.waiting > 1]} from {self.first} on"
+        where = f"{self.place[0]}-{self.place[1]}: {offsets} behind"
         producer = f"producer {self.producer_id}, epoch {self.producer_epoch}"
         for_s = max(0, now_ms - self.since_ms) // 1000
         if self.transactional_id:
@@ -51,7 +52,7 @@ class OpenTransaction(NamedTuple):
 
 async def open_transactions(
     client: Client, bounds: Mapping[Place, tuple[int, int]]
-) -> list[OpenTransaction]:
+) -> list[HoldingTransaction]:
     """Return the first open transaction of each partition. `bounds` maps partitions to their last stable offsets and
     high watermarks; those in which the two are equal have none. Partitions whose leader does not answer are left out.
     """
@@ -71,7 +72,7 @@ async def open_transactions(
         part = answer.topics[0].partitions[0]
         first = [each for each in part.active_producers if each.current_txn_start_offset == stable]
         found += [
-            OpenTransaction(
+            HoldingTransaction(
                 place=place,
                 first=stable,
                 waiting=high_watermark - stable,

@@ -1,4 +1,4 @@
-"""What keeps `squall load` from reading on: an open transaction, an unclean election, and Ctrl-C."""
+"""Checks what keeps `squall load` from reading on: an open transaction, an unclean election, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -35,6 +35,13 @@ def send(bootstrap: str, *values: str) -> None:
     assert producer.flush(scaled(60)) == 0
 
 
+def wait_for(seen: Callable[[], bool]) -> None:
+    until = time.monotonic() + scaled(180)
+    while not seen():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def rows(lake: Path) -> list[tuple[int, str]]:
     files = f"read_parquet('{lake}/topic=*/partition=*/*.parquet')"
     return duckdb.sql(f'select "offset", value::varchar from {files} order by 1').fetchall()
@@ -54,10 +61,7 @@ def test_records_that_an_unclean_election_took_are_named_once_they_have_been_loa
         assert loaded(brokers.bootstrap, tmp_path / "lake").returncode == 0
         brokers.nemesis.kill(leader)
         brokers.nemesis.restart(follower)
-        until = time.monotonic() + scaled(60)
-        while brokers.leader(TOPIC) != follower:
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        wait_for(lambda: brokers.leader(TOPIC) == follower)
         send(brokers.bootstrap, "a", "b", "c")
         refused = loaded(brokers.bootstrap, tmp_path / "lake")
         assert refused.returncode == 2
@@ -81,24 +85,21 @@ def test_an_open_transaction_is_named_and_ctrl_c_ends_a_load_that_follows(
     open_one.begin_transaction()
     open_one.produce(TOPIC, value="undecided", partition=0)
     open_one.flush()
-    told = tmp_path / "stderr"
+    said = tmp_path / "stderr"
     given = [*command(brokers.bootstrap, tmp_path / "lake", "--follow", "1s", "--patience", "1s")]
     with (
-        told.open("w") as stderr,
+        said.open("w") as stderr,
         subprocess.Popen(
             given, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT, start_new_session=True
         ) as process,
     ):
-        until = time.monotonic() + scaled(180)
-        while "held back" not in told.read_text() or not list(tmp_path.glob("lake/topic=*/partition=*/*.parquet")):
-            assert process.poll() is None and time.monotonic() < until, told.read_text()
-            time.sleep(0.1)
+        wait_for(lambda: "held back" in said.read_text() and any(tmp_path.glob("lake/topic=*/partition=*/*.parquet")))
         os.killpg(process.pid, signal.SIGINT)
         assert process.stdout is not None
         last = process.stdout.read()
     assert process.returncode == 0
-    assert "held back: orders-0: 1 offset from 1 on behind the transaction of left-open (producer " in told.read_text()
-    assert "Traceback" not in told.read_text()
+    assert "held back: orders-0: 1 offset from 1 on behind the transaction of left-open (producer " in said.read_text()
+    assert "Traceback" not in said.read_text()
     assert ": 1 records, 1 of them now, in " in last
     assert rows(tmp_path / "lake") == [(0, "first")]
     summary = json.loads((tmp_path / "lake/_squall/summary.json").read_text())

@@ -28,8 +28,8 @@ def test_a_later_leader_explains_the_loss_of_what_its_log_lacked(epochs: Any, pe
     h.ok(h.send(p), 5, 1)
     kept = h.ok(h.send(other), 9, 1)
     h.final([(9, kept.val)])
-    told = {} if epochs is None else {"epochs": epochs}
-    events = {"1": [led(1, 0, 0, 1), led(1, 2, 1, 2)], "2": [{**led(2, 4, 9, h.sends[1].t0), **told}]}
+    said = {} if epochs is None else {"epochs": epochs}
+    events = {"1": [led(1, 0, 0, 1), led(1, 2, 1, 2)], "2": [{**led(2, 4, 9, h.sends[1].t0), **said}]}
     assert losses(judged(h, b"", events)) == {5: permitted}
 
 
