@@ -335,7 +335,10 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
             done = [integer(each.get("low_watermark")) >= integer(each.get("before")) >= 0 for each in deleted]
             if not done or not all(done):
                 return "not all replicas have deleted what was asked for"
-            gone = all(integer(each.get("log_start")) >= integer(each.get("before")) for each in deleted)
+            gone = all(
+                each.get("remade") is True or integer(each.get("log_start")) >= integer(each.get("before"))
+                for each in deleted
+            )
             return "" if gone else "at the end a log began before the offset to which its records were deleted"
     known_value = seen.get("value") is not None and seen.get("seen") == seen.get("value")
     return "" if seen.get("setting") and known_value else "no broker has the value that was asked for"

@@ -139,11 +139,12 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
 
 def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
     """Return after about how many records a partition begins a new segment, with a margin; infinite if segments have
-    the default size.
+    the default size, and if retention removes closed segments again.
     """
-    if "segment.bytes" not in topic or "min_bytes" not in load:
+    sizes = load.keys() & {"min_bytes", "record_bytes"}
+    if "segment.bytes" not in topic or "retention.ms" in topic or not sizes:
         return inf
-    mean: float = (load["min_bytes"] + load["max_bytes"]) / 2
+    mean: float = load["record_bytes"] if "record_bytes" in load else (load["min_bytes"] + load["max_bytes"]) / 2
     return 1 + 1.5 * int(topic["segment.bytes"]) / mean
 
 

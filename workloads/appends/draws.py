@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from squall.workloads.client.cluster import Place
 
-BURST_SHARE, CLOSED_SHARE = 0.12, 0.5
+BURST_SHARE, CLOSED_SHARE = 0.12, 0.8
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
 """Maps a topic's segment size to the largest batch size for its producers, both in bytes. A broker refuses a batch that

@@ -295,14 +295,20 @@ async def _delete_records(context: FaultContext, p: FaultExecution, log: AdminLo
     places = [(topic, index) for topic in log.topics for index in range(topic.partitions)]
     chosen = rng.sample(places, rng.randint(1, len(places)))
     p.evidence = {"deleted": {}}
+    parts = {}
     for topic, index in chosen:
+        place = topic.name, index
         async with _name_lock(log, topic):
-            before, low = await _delete_before(context, p, log, process, (topic.name, index), rng)
+            before, low = await _delete_before(context, p, log, process, place, rng)
+            parts[place] = log.recorder.partitions[place]
         p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
     await trio.sleep(max(0.0, context.left_s(p)))
-    wanted = [(topic.name, index) for topic, index in chosen]
-    for (name, index), listed in (await _log_starts(context, p, log, wanted)).items():
-        p.evidence["deleted"][f"{name}-{index}"]["log_start"] = listed.offset
+    for place, listed in (await _log_starts(context, p, log, list(parts))).items():
+        deleted = p.evidence["deleted"][f"{place[0]}-{place[1]}"]
+        deleted["log_start"] = listed.offset
+        # Another fault may have made the topic anew: then the history has another partition of that name.
+        if log.recorder.partitions[place] != parts[place]:
+            deleted["remade"] = True
 
 
 async def _log_starts(

@@ -29,7 +29,7 @@ from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.shapes import links_of
 from squall.chaos.faults.targets import UnresolvedTargetError
-from squall.chaos.faults.timeouts import POLL_S, whole_within_s
+from squall.chaos.faults.timeouts import LONGER_S, POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault, NodeState, ProbeResult
 
 ANSWER_BYTES = 2_000
@@ -89,6 +89,13 @@ class LinkMeasurement:
     before: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
     during: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
     after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
+
+    def is_enough(self, proof: LinkFaultProof) -> bool:
+        """Return whether the measurements during the fault prove or contradict it already, or may do so together with
+        later ones: at least one was made while no other fault was active.
+        """
+        alone = any(not others for others, _ in self.during)
+        return alone or _against(proof, self.before, self.during) is not None
 
     def proves(self, proof: LinkFaultProof, *, noise: bool = True) -> bool | None:
         """Return True if the measurements prove the fault, False if they contradict it, and None if they do neither.
@@ -213,6 +220,7 @@ async def play_measured(context: FaultContext, p: FaultExecution, proof: LinkFau
         before_s = {link: min(probe.round_trip_ms for _, probe in seen[link].before) / 1000 for link in whole}
         await _measure_with(context, p, proof, {link: seen[link].during for link in whole}, before_s)
         await context.rest(p)
+        await _outlast_others(context, p, proof, {link: seen[link] for link in whole}, before_s)
     finally:
         await context.lift_all(name, links)
         p.ended = context.now_ns()  # The measurements that follow prove that the fault is over.
@@ -245,6 +253,27 @@ async def _compared(
             return proven
         await trio.sleep(POLL_S)
         await _sample(context, p, proof, proof.is_whole, alone)
+
+
+async def _outlast_others(
+    context: FaultContext,
+    p: FaultExecution,
+    proof: LinkFaultProof,
+    seen: Mapping[Link, LinkMeasurement],
+    before_s: Mapping[Link, float],
+) -> None:
+    """If the measurements with the fault do not prove it, and each was made while other faults were active, extend the
+    fault by its own length, but at most by `LONGER_S`, until one is made without them.
+    """
+    beside = any(others for each in seen.values() for others, _ in each.during)
+    if not beside and not any(context.company(p, link) for link in seen):
+        return
+    with trio.move_on_after(min(p.fault.duration_s, LONGER_S)):
+        while not any(each.is_enough(proof) for each in seen.values()):
+            await trio.sleep(POLL_S)
+            await _sample(
+                context, p, proof, proof.is_usable, {link: each.during for link, each in seen.items()}, before_s
+            )
 
 
 Samples = Mapping[Link, list[tuple[frozenset[int], ProbeResult]]]

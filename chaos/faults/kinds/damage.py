@@ -123,7 +123,8 @@ KIND = FaultKind(
         }
     ),
     draw=DrawRules(
-        params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}, swarm="newer"
+        params=lambda rng: {"how": rng.choice(("tail", "file", "file")), "bytes": rng.choice((1, 100, 10_000))},
+        swarm="newer",
     ),
     retarget=retarget,
     play=play,

@@ -309,6 +309,7 @@ class OneWayStream:
             self.held += 0 if piece is None else len(piece)
             self._queue.append((at, piece, 2 * rto_s))
             rto_s = 0.0
+        self._last += wire.pause_s(self.stream)
         if not self._scheduled:
             self._schedule()
         if data is not None and (limit := wire.limit(self.stream)) is not None:

@@ -240,6 +240,11 @@ class SimLink:
             found = self._sliced(on.fault, found)
         yield from found
 
+    def pause_s(self, stream: StreamDirection) -> float:
+        """Return the seconds that Slicer faults wait after the last piece of a send, before they pass on the next one.
+        """
+        return sum(o.fault.delay_us for o in self._of(Slicer, stream)) / 1e6  # type: ignore[union-attr, misc]
+
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
         """Cut pieces into smaller ones, as Toxiproxy's "slicer" does. A piece is cut only once all pieces before it
         have been passed on. A piece comes with its delay in s after the previous piece.

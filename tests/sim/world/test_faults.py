@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from squall.chaos.runtimes.contract import (
     Loss,
     NodeState,
     Quota,
+    Slicer,
     SlowDisk,
     StreamDirection,
 )
@@ -166,6 +168,22 @@ def test_no_retransmission_is_lost_after_the_fault_has_ended(simulated: Simulate
             healed = runtime.world.kernel.now
             await link.wait_readable()
             assert runtime.world.kernel.now - healed <= 2.4
+
+    simulated(body)
+
+
+def test_small_sends_in_a_row_are_pieces_with_a_pause_between_them(simulated: Simulated) -> None:
+    async def body(runtime: SimRuntime) -> None:
+        link = await runtime.env("asker").connect("broker-1", PORT)
+        await runtime.fault_link("f", CLIENT_LINK, Slicer(1000, 0, 50_000, stream=StreamDirection.THERE))
+        answered = []
+        for _ in range(3):
+            link.send([VERSIONS_0])
+        while len(answered) < 3:
+            await link.wait_readable()
+            if link.recv_into(memoryview(bytearray(4096))) is not None:
+                answered.append(runtime.world.kernel.now)
+        assert [later - earlier >= 0.045 for earlier, later in pairwise(answered)] == [True, True]
 
     simulated(body)
 

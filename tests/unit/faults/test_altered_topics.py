@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from squall.chaos.faults.acts import topics as acts
+from squall.chaos.faults.proofs import changed_topics
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.control import AdminLog
 
@@ -57,3 +58,10 @@ async def test_who_alters_the_same_setting_waits_for_its_turn(
         nursery.start_soon(play, 1.8, 3.0, 32768)
     assert seen == ["16384", "32768"]
     assert altered == ["16384", "65536", "32768", "65536"]
+
+
+@pytest.mark.parametrize(("more", "lacks"), [({"log_start": 5}, False), ({"log_start": 0}, True),
+                                             ({"log_start": 0, "remade": True}, False)])  # fmt: skip
+def test_records_stay_deleted_unless_their_topic_is_made_anew(more: Mapping[str, Any], lacks: bool) -> None:
+    seen = {"deleted": {"t-0": {"before": 5, "low_watermark": 5, **more}}}
+    assert ("a log began before" in changed_topics(seen, {"how": "delete_records"}, [])) is lacks

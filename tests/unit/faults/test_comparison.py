@@ -109,6 +109,23 @@ def test_what_another_fault_adds_is_not_taken_for_this_one() -> None:
     assert found.proves(proof(80)) is True
 
 
+@pytest.mark.parametrize(
+    ("before", "during", "enough"),
+    [
+        ((NOBODY, 10), (NOBODY, 100), True),
+        ((NOBODY, 10), (frozenset({7}), 100), False),
+        ((frozenset({7}), 10), (frozenset({7}), 100), True),
+        ((frozenset({7}), 80), (frozenset({7}), 100), False),
+    ],
+    ids=["alone", "another fault came", "another fault was there", "another fault hides it"],
+)
+def test_a_fault_outlasts_others_beside_which_it_was_not_seen(
+    before: tuple[frozenset[int], float], during: tuple[frozenset[int], float], enough: bool
+) -> None:
+    link = LinkMeasurement(*([(company, ProbeResult(True, ms))] for company, ms in (before, during)))
+    assert link.is_enough(proof(50, noise_ms=0.0)) is enough
+
+
 def test_a_delay_that_may_be_none_now_and_then_is_proven_by_what_it_takes_on_average() -> None:
     jittery = proof(0, noise_ms=0.0, mean_ms=40)
     assert jittery.rounds == ROUNDS
