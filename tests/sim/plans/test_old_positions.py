@@ -41,7 +41,7 @@ def test_the_story_says_who_was_told_an_old_position_and_when_a_newer_one_was_co
     begun = set(re.findall(r"Broker (\d) is paused", plain))
     assert set(re.findall(r"Broker (\d) is no longer paused", plain)) == begun
     assert len(re.findall(r"\(member ", plain)) <= len(set(re.findall(r"by process (\d+)", plain)))
-    assert set(re.findall(r"Producer \d+ sends (\w+)", plain)) == set(re.findall(r"^(\w+): record", text, re.M))
+    assert set(re.findall(r"Process \d+ sends (\w+)", plain)) == set(re.findall(r"^(\w+): record", text, re.M))
     assert len(re.findall(r"^\w+: record", text, re.M)) == plain.count("Output ")
 
 
