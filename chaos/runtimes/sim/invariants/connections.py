@@ -178,8 +178,14 @@ class ConnectionOrderWatch:
         @wraps(rule)
         def call(*args: Any, **kwargs: Any) -> Any:
             request = self._now.get()
-            if request is not None:
-                self._took_effect(*request)
-            return rule(*args, **kwargs)
+            if request is None:
+                return rule(*args, **kwargs)
+            self._took_effect(*request)
+            # Tasks that the call starts have its context: what they do later, for other requests too, is no effect.
+            before = self._now.set(None)
+            try:
+                return rule(*args, **kwargs)
+            finally:
+                self._now.reset(before)
 
         return call
