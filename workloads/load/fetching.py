@@ -18,7 +18,9 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from squall.broker.protocol.timestamps import EARLIEST
 from squall.broker.protocol.wire import ZERO_UUID
+from squall.workloads.client.admin import list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
@@ -89,6 +91,8 @@ class _RangeFetcher:
                     await client.env.sleep(client.backoff(failures))
                 try:
                     fetched = await self._fetch()
+                    if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                        fetched = fetched._replace(log_start_offset=await self._log_start())
                     why = self._problem(fetched)
                 except (RequestFailed, UnsupportedApi) as problem:
                     why = str(problem)
@@ -119,6 +123,16 @@ class _RangeFetcher:
         if fetched.error:
             return name_of(fetched.error)
         return "" if fetched.records else f"the high watermark is {fetched.high_watermark}"
+
+    async def _log_start(self) -> int:
+        """Return the log start offset, which brokers leave out of the answer to a fetch of an offset that is out of
+        range. Raises RequestFailed.
+        """
+        place, limit_s = (self._wanted.topic, self._wanted.partition), self._client.settings.request_timeout_ms / 1000
+        listed = (await list_offsets(self._client, [place], EARLIEST, timeout_s=limit_s))[place]
+        if listed.error:
+            raise RequestFailed(listed.error, sent=True)
+        return listed.offset
 
     async def _fetch(self) -> FetchedBytes:
         wanted, client = self._wanted, self._client
