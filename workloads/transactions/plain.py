@@ -49,10 +49,16 @@ def wrong(operation: PlannedTransaction, is_there: bool) -> str:
 
 
 async def append(
-    around: ScenarioEnvironment, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
+    around: ScenarioEnvironment,
+    topic: str,
+    number: int,
+    rate: int,
+    size: int,
+    producer: ProducerSettings,
+    client: ClientSettings,
 ) -> None:
-    """Send the records of the plain producer, which has no transactions, until `around.stop`. `number` is the client's
-    number among all producers.
+    """Send the records of the plain producer, which has no transactions, to the only partition of `topic` until
+    `around.stop`. `number` is the client's number among all producers.
     """
     from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
     from squall.workloads.sender import TICK_S, ProducerLoop, SenderSettings
@@ -61,10 +67,10 @@ async def append(
     began, agenda = env.mono(), None
     if around.operations is not None:
         records = [
-            PlannedRecord(each.at_s, number, TOPIC, 0, each.bytes) for each in around.operations if each.end == PLAIN
+            PlannedRecord(each.at_s, number, topic, 0, each.bytes) for each in around.operations if each.end == PLAIN
         ]
         agenda = FixedRecordSchedule(records, number, began)
         size = max([size, *(each.bytes for each in records)])
-    due: RecordSchedule = agenda or RandomRecordSchedule(env, [(TOPIC, 0)], (size, size), 1 / rate, TICK_S)
-    settings = SenderSettings(replace(producer, linger_ms=LINGER_MS), client, [TOPIC], size)
+    due: RecordSchedule = agenda or RandomRecordSchedule(env, [(topic, 0)], (size, size), 1 / rate, TICK_S)
+    settings = SenderSettings(replace(producer, linger_ms=LINGER_MS), client, [topic], size)
     await ProducerLoop(env, around, settings, number, due).run(around.stop)

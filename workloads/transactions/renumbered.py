@@ -8,17 +8,16 @@ from typing import Any
 
 from squall.workloads.scenario import AT, RenumberedLoad, Table
 from squall.workloads.transactions.operations import SEND, STEPS, steps_of, text_of
-from squall.workloads.transactions.plain import PLAIN
 
-PRODUCER, END = AT + 1, STEPS + 2
+PRODUCER = AT + 1
 
 
 def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
     """Return the load on only as many partitions as its transactions send to, renumbered from 0. Return None if they
     send no record.
     """
-    plain_ones = [op for op in operations if op[END] == PLAIN]
-    operations = [op for op in operations if op[END] != PLAIN]
+    others = [op for op in operations if op[PRODUCER] < 0]
+    operations = [op for op in operations if op[PRODUCER] >= 0]
     listed = [steps_of(op[STEPS]) for op in operations]
     used = sorted({step.number for steps in listed for step in steps if step.do == SEND})
     if not used:
@@ -30,13 +29,13 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
     ]  # fmt: skip
     moved = [[*op[:STEPS], text, *op[STEPS + 1 :]] for op, text in zip(operations, texts, strict=True)]
     places = {(topic, number): (topic, index) for number, index in now.items()}
-    return RenumberedLoad({**table, "partitions": len(used)}, sorted(moved + plain_ones), places)
+    return RenumberedLoad({**table, "partitions": len(used)}, sorted(moved + others), places)
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with all transactions assigned to producer 0, which does them one after the other. The plain
-    producer's records stay as they are. `table` holds the workload's settings. Never returns None, although the type
-    `Renumbering` allows it.
+    """Return the load with all transactions assigned to producer 0, which does them one after the other. Operations of
+    other clients, whose numbers are negative, stay as they are. `table` holds the workload's settings. Never returns
+    None, although the type `Renumbering` allows it.
     """
-    moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
+    moved = [op if op[PRODUCER] < 0 else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

@@ -43,6 +43,8 @@ from squall.workloads.transactions.operations import (
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
 if TYPE_CHECKING:
+    import trio
+
     from squall.workloads.start_positions import Beginning
 
 TOPIC = "transactions-0"
@@ -63,22 +65,22 @@ def transactional_id(producer: int) -> str:
     return f"squall-{producer}"
 
 
-class TransactionsLoad(Scenario):
+class TransactionalProducersLoad(Scenario):
     """Runs producers that write in transactions, and readers. Each producer has a transactional id. When its process
-    has ended or crashed, a new process of the producer takes over the id.
+    has ended or crashed, a new process of the producer takes over the id. Subclasses name the topics.
     """
 
+    TOPIC: ClassVar[str]
+    PLAIN_TOPIC: ClassVar[str]
+    """Names the topic of the plain producer, which has no transactions."""
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedTransaction
     DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
     BROKERS: ClassVar[Mapping[str, str]] = brokers.SUITED
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (brokers.FACTOR,)
-    SWARM_SHARE: ClassVar[float] = 0.2
     COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
     PLAIN: ClassVar[dict[int, Any]] = {STEPS: "send 0", 3: 100, 4: COMMIT}
-    RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
 
-    name: Literal["transactions"] = "transactions"
     rate: int = Field(20, ge=1, le=1000, description="Transactions per second of all producers together.")
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(3, ge=1, le=64, description="Partitions of the topic.")
@@ -131,8 +133,8 @@ class TransactionsLoad(Scenario):
 
     @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        own = NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs())
-        beside = NewTopic(plain.TOPIC, 1, self.replication_factor, self.topic_configs())
+        own = NewTopic(self.TOPIC, self.partitions, self.replication_factor, self.topic_configs())
+        beside = NewTopic(self.PLAIN_TOPIC, 1, self.replication_factor, self.topic_configs())
         return (own, beside) if self.plain_rate else (own,)
 
     @override
@@ -225,6 +227,57 @@ class TransactionsLoad(Scenario):
     def simplifications(cls, operation: list[Any]) -> Iterator[list[Any]]:
         return simplifications(operation)
 
+    @override
+    async def run(self, around: ScenarioEnvironment) -> None:
+        import trio
+
+        from squall.workloads.topics import make_topics
+        from squall.workloads.transactions.writer import TransactionalWriter, WriterSettings
+
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        settings = WriterSettings(
+            self.producer_settings(),
+            self.client_settings(),
+            [place for place in self.places() if place[0] == self.TOPIC],
+            self.transaction_timeout_ms,
+            self.generation,
+            self.draw(),
+            self.traffic().ids,
+            self.level,
+        )
+        async with trio.open_nursery() as nursery:
+            self.start_readers(around, nursery, began)
+            async with trio.open_nursery() as writers:
+                for number in range(self.producers):
+                    env = around.own(f"producer-{number}")
+                    writers.start_soon(TransactionalWriter(env, around, settings, number, began).run)
+                if self.plain_rate:
+                    rate, size, common = self.plain_rate, self.record_bytes, (settings.producer, settings.client)
+                    writers.start_soon(plain.append, around, self.PLAIN_TOPIC, self.producers, rate, size, *common)
+            around.readers.load_over()
+        around.recorder.flush()
+
+    def start_readers(self, around: ScenarioEnvironment, nursery: trio.Nursery, began: float) -> None:
+        """Start the load's readers in `nursery`. `began` is env.mono() at the begin of the run."""
+        from squall.workloads.background_reader import tail
+
+        for number in range(self.readers):
+            read = partial(tail, around, self.client_settings(), number, self.places(), self.level(number))
+            begins = AGAIN if number >= FOLLOWERS else ()
+            nursery.start_soon(partial(read, self.poll_pause_ms, *begins, consumer=self.consumer_settings()))
+
+
+class TransactionsLoad(TransactionalProducersLoad):
+    """Is the workload `transactions`."""
+
+    TOPIC: ClassVar[str] = TOPIC
+    PLAIN_TOPIC: ClassVar[str] = plain.TOPIC
+    SWARM_SHARE: ClassVar[float] = 0.2
+    RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
+
+    name: Literal["transactions"] = "transactions"
+
     @classmethod
     @override
     def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
@@ -247,38 +300,3 @@ class TransactionsLoad(Scenario):
             "topic_settings": swarm_draws.topic_settings(stream, drawn_cluster),
             **swarm_draws.fetch_sizes(stream),
         }
-
-    @override
-    async def run(self, around: ScenarioEnvironment) -> None:
-        import trio
-
-        from squall.workloads.background_reader import tail
-        from squall.workloads.topics import make_topics
-        from squall.workloads.transactions.writer import TransactionalWriter, WriterSettings
-
-        began = around.env.mono()
-        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
-        settings = WriterSettings(
-            self.producer_settings(),
-            self.client_settings(),
-            [place for place in self.places() if place[0] == TOPIC],
-            self.transaction_timeout_ms,
-            self.generation,
-            self.draw(),
-            self.traffic().ids,
-            self.level,
-        )
-        async with trio.open_nursery() as nursery:
-            for number in range(self.readers):
-                read = partial(tail, around, self.client_settings(), number, self.places(), self.level(number))
-                begins = AGAIN if number >= FOLLOWERS else ()
-                nursery.start_soon(partial(read, self.poll_pause_ms, *begins, consumer=self.consumer_settings()))
-            async with trio.open_nursery() as writers:
-                for number in range(self.producers):
-                    env = around.own(f"producer-{number}")
-                    writers.start_soon(TransactionalWriter(env, around, settings, number, began).run)
-                if self.plain_rate:
-                    rate, size, common = self.plain_rate, self.record_bytes, (settings.producer, settings.client)
-                    writers.start_soon(plain.append, around, self.producers, rate, size, *common)
-            around.readers.load_over()
-        around.recorder.flush()
