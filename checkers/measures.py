@@ -12,7 +12,6 @@ from squall.checkers.gaps import Gap, longest, unanswered, within
 from squall.checkers.history.tables import (
     LISTED,
     OK,
-    PRODUCER,
     SEND,
     ClientProcess,
     History,
@@ -170,11 +169,11 @@ def _reader_gaps(
     A response is progress if it has records. It is also progress if it says that there are no more records, unless some
     client had already learned of a later end from the same leader epoch: within one epoch the end only grows. A reader
     is measured from its first poll until the history last mentions it. A member of a group is measured only while it
-    owns the partition, each ownership by itself. A producer that polls inside its transactions is not measured, because
-    it polls only when it begins one.
+    owns the partition, each ownership by itself. Processes that do not read by themselves are not measured
+    (`ClientProcess.keeps_reading`).
     """
     knows = _ends_of_epochs(reported)
-    last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
+    last = {process.proc: process.last_t for process in processes if process.keeps_reading}
     points: dict[tuple[int, int, OwnedSpan], list[int]] = {}
     for each in reported:
         if each.kind >= LISTED or each.final or each.proc not in last:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from squall.checkers import metrics
 from squall.checkers.history.group_tables import PartitionOwnership
-from squall.checkers.history.tables import PRODUCER, ClientProcess, RecordedFault
+from squall.checkers.history.tables import ClientProcess, RecordedFault
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.checkers.metrics import (
     CALM,
@@ -305,7 +305,7 @@ def statements(
         more = HEALED_GAPS.format(healed=healed)
         if context.afterwards:
             more, fresh = more + FRESH_GAPS.format(healed=healed), FRESH.format(after=wrote_after)
-    if reading := [process for process in processes if process.role != PRODUCER]:
+    if reading := [process for process in processes if process.keeps_reading]:
         last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
         readers = READERS.format(last_heard=f"map({last_heard})", **_owned(holds))
     if between := context.between:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from squall.broker.env import Env
+from squall.broker.protocol.records import Record
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads import payload
 from squall.workloads.client.admin import ListedOffset, list_offsets
@@ -155,14 +156,9 @@ class RecordedReader:
         self._recorder.flush()
 
     def _judge(self, part: int, fetched: FetchedRecords, bad: list[CorruptRecord]) -> PartitionPoll:
-        pairs = []
-        verify = payload.verify
-        for offset, timestamp_ms, key, value, headers in fetched.records:
-            found, why = verify(value, key, headers, timestamp_ms)
-            pairs.append((offset, found))
-            if why:
-                bad.append(CorruptRecord(part, offset, why))
-                self._counters.bad += 1
+        before = len(bad)
+        pairs = verified(part, fetched.records, bad)
+        self._counters.bad += len(bad) - before
         if self._times is not None:
             proven = zip(fetched.records, pairs, strict=True)
             got = [(record.offset, record.timestamp) for record, (_, value) in proven if value >= 0]
@@ -203,3 +199,17 @@ class RecordedReader:
 
     def _at(self, positions: Mapping[Place, int]) -> dict[int, int]:
         return {self._recorder.partitions[place]: position for place, position in positions.items()}
+
+
+def verified(part: int, records: Iterable[Record], bad: list[CorruptRecord]) -> list[tuple[int, int]]:
+    """Return (offset, value) of each record of partition `part`; the value is -1 if the payload does not verify. Such
+    records are added to `bad`, with the reason.
+    """
+    pairs = []
+    verify = payload.verify
+    for offset, timestamp_ms, key, value, headers in records:
+        found, why = verify(value, key, headers, timestamp_ms)
+        pairs.append((offset, found))
+        if why:
+            bad.append(CorruptRecord(part, offset, why))
+    return pairs

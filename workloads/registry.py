@@ -15,6 +15,7 @@ FOLDERS = (
     "squall.workloads.groups",
     "squall.workloads.pipeline",
     "squall.workloads.semantics",
+    "squall.workloads.load",
     "squall.workloads.command",
 )  # fmt: skip
 """Lists the packages of the workloads. Each exports its scenario class as `SCENARIO`. The first package has the default

@@ -51,6 +51,8 @@ NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 """Are the values of Txn.how: the end of a transaction that the client requested, if any."""
 PRODUCER = "producer"
 """Is the ClientProcess.role of processes that write."""
+EXECUTOR = "executor"
+"""Is the ClientProcess.role of processes of a load that read one given range after the other."""
 LATE_END = "late end"
 """Is the `Witness.evidence` of an anomaly that a late EndTxn may have caused: it was sent for an earlier transaction
 with the same producer id and epoch, and may have ended this transaction (KAFKA-17754). It never occurs with
@@ -273,6 +275,13 @@ class ClientProcess:
     def isolation(self) -> int:
         """Return the isolation level: 0 read_uncommitted, 1 read_committed."""
         return 1 if self.settings.get("isolation") in (1, "read_committed") else 0
+
+    @property
+    def keeps_reading(self) -> bool:
+        """Return whether the process reads whenever there is something to read. A producer that polls inside its
+        transactions does not, and an executor of a load reads only what it is given.
+        """
+        return self.role not in (PRODUCER, EXECUTOR)
 
     @property
     def request_timeout_ns(self) -> int:

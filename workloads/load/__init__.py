@@ -1,3 +1,9 @@
-"""Reads ranges of offsets for batch loads of a topic into an offline store: the plan of a load, and the reader of one
-range. `squall.spark_analysis.load` makes a Spark data source of them.
+"""Reads ranges of offsets for batch loads of a topic into an offline store, and implements the workload `load`, a model
+of such loads. `squall.spark_analysis.load` makes a Spark data source of the reader.
 """
+
+from squall.workloads.load.scenario import BatchLoad
+
+SCENARIO = BatchLoad
+
+__all__ = ["SCENARIO", "BatchLoad"]
