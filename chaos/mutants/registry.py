@@ -103,6 +103,10 @@ from squall.chaos.mutants import (
     m91_aborts_without_rewind,
     m92_last_record_withheld,
     m93_epochs_rewritten_by_followers,
+    m94_ranges_overlap,
+    m95_end_beyond_stable_offset,
+    m96_task_stops_at_aborted,
+    m97_gap_as_control_records,
 )
 from squall.chaos.mutants.mutant import Mutant
 
@@ -207,6 +211,10 @@ _ALL: tuple[Mutant, ...] = (
     m91_aborts_without_rewind.MUTANT,
     m92_last_record_withheld.MUTANT,
     m93_epochs_rewritten_by_followers.MUTANT,
+    m94_ranges_overlap.MUTANT,
+    m95_end_beyond_stable_offset.MUTANT,
+    m96_task_stops_at_aborted.MUTANT,
+    m97_gap_as_control_records.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}
