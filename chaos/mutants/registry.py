@@ -107,6 +107,7 @@ from squall.chaos.mutants import (
     m95_end_beyond_stable_offset,
     m96_task_stops_at_aborted,
     m97_gap_as_control_records,
+    m98_retries_resume,
 )
 from squall.chaos.mutants.mutant import Mutant
 
@@ -215,6 +216,7 @@ _ALL: tuple[Mutant, ...] = (
     m95_end_beyond_stable_offset.MUTANT,
     m96_task_stops_at_aborted.MUTANT,
     m97_gap_as_control_records.MUTANT,
+    m98_retries_resume.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

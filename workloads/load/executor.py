@@ -101,13 +101,13 @@ class LoadExecutor:
         """Read the ranges of tasks until the driver cancels the executor."""
         around = self._around
         while True:
-            attempt: _Attempt | None = None
+            attempt: TaskAttempt | None = None
             with trio.CancelScope() as life:
                 async with around.connected() as client:
                     process = around.process(EXECUTOR, executor=self._number)
                     while True:
                         task = await tasks.receive()
-                        attempt = _Attempt(around, client, process, task, life)
+                        attempt = TaskAttempt(around, client, process, task, life)
                         done.send_nowait(await attempt.run())
                         attempt = None
             if attempt is not None:
@@ -115,7 +115,7 @@ class LoadExecutor:
             await around.env.sleep(around.env.rng.uniform(*RESTART_S))
 
 
-class _Attempt:
+class TaskAttempt:
     """Reads the range of a task once. `life` is the cancel scope of the executor's process."""
 
     def __init__(
