@@ -93,16 +93,20 @@ class RunningLoad:
     async def _drive(self, log: MicroBatchLog, sink: int, parts: dict[Place, int]) -> LoadEnding:
         """Run one driver with its executors. `parts` is extended by the partitions that are added."""
         around, ending = self._around, LoadEnding.OVER
-        async with trio.open_nursery() as nursery, around.connected() as client:
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, self._scenario.readers, nursery.cancel_scope)
             to_executors, tasks = trio.open_memory_channel[LoadTask](math.inf)
             done, results = trio.open_memory_channel[TaskResult](math.inf)
             for number in range(self._settings.executors):
                 nursery.start_soon(LoadExecutor(around, number).run, tasks, done)
-            driver = LoadDriver(self._scenario, around, self._settings, client, log, sink, parts)
-            while (ended := await self._round(driver, to_executors, results)) is None:
-                await around.env.sleep(self._settings.trigger_ms / 1000)
-            ending = ended
+
+            async def drive(client: Client) -> LoadEnding:
+                driver = LoadDriver(self._scenario, around, self._settings, client, log, sink, parts)
+                while (ended := await self._round(driver, to_executors, results)) is None:
+                    await around.env.sleep(self._settings.trigger_ms / 1000)
+                return ended
+
+            ending = await around.with_client(drive)
             nursery.cancel_scope.cancel()
         return ending
 

@@ -4,10 +4,10 @@ own. So the history shows whether a planned range is the same whenever it is rea
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -26,6 +26,7 @@ from squall.workloads.payload import NOT_KNOWN
 from squall.workloads.reader import verified
 from squall.workloads.recorder import CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
+R = TypeVar("R")
 PATIENCE_S = 10.0
 """Limits the time, in seconds, for which no broker may serve a range, before the attempt fails."""
 RESTART_S = (0.05, 0.4)
@@ -51,10 +52,9 @@ class LoadEnvironment:
         settings = {"isolation": self.consumer.isolation, "load": self.number, **more}
         return self.recorder.process(role, VERSION, settings, zone=self.zone.name)
 
-    @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Client]:
-        """Run a client until the end of the block. A cancellation ends the block first: a client that ends before its
-        users cannot connect for them any more.
+    async def with_client(self, use: Callable[[Client], Awaitable[R]]) -> R:
+        """Return what `use` returns, given a client that runs until then. A cancellation ends `use` first, and then the
+        client, which could not open connections any more.
         """
         client = Client(self.env, self.zone.bootstrap, self.client, cluster_id=self.zone.cluster_id)
 
@@ -65,9 +65,10 @@ class LoadEnvironment:
         async with trio.open_nursery() as nursery:
             await nursery.start(run)
             try:
-                yield client
+                found = await use(client)
             finally:
                 client.close()
+        return found
 
 
 class LoadTask(NamedTuple):
@@ -96,23 +97,33 @@ class LoadExecutor:
 
     def __init__(self, around: LoadEnvironment, number: int) -> None:
         self._around, self._number = around, number
+        self._task: LoadTask | None = None
+        """Is the task under way, which is tried again if the executor is killed."""
 
     async def run(self, tasks: trio.MemoryReceiveChannel[LoadTask], done: trio.MemorySendChannel[TaskResult]) -> None:
         """Read the ranges of tasks until the driver cancels the executor."""
         around = self._around
         while True:
-            attempt: TaskAttempt | None = None
             with trio.CancelScope() as life:
-                async with around.connected() as client:
-                    process = around.process(EXECUTOR, executor=self._number)
-                    while True:
-                        task = await tasks.receive()
-                        attempt = TaskAttempt(around, client, process, task, life)
-                        done.send_nowait(await attempt.run())
-                        attempt = None
-            if attempt is not None:
-                done.send_nowait(TaskResult(attempt.task, [], [], killed=True))
+                await around.with_client(partial(self._work, tasks, done, life))
+            if self._task is not None:
+                done.send_nowait(TaskResult(self._task, [], [], killed=True))
+                self._task = None
             await around.env.sleep(around.env.rng.uniform(*RESTART_S))
+
+    async def _work(
+        self,
+        tasks: trio.MemoryReceiveChannel[LoadTask],
+        done: trio.MemorySendChannel[TaskResult],
+        life: trio.CancelScope,
+        client: Client,
+    ) -> None:
+        """Read ranges as one process of the history, until `life` is cancelled."""
+        process = self._around.process(EXECUTOR, executor=self._number)
+        while True:
+            self._task = await tasks.receive()
+            done.send_nowait(await TaskAttempt(self._around, client, process, self._task, life).run())
+            self._task = None
 
 
 class TaskAttempt:

@@ -1,4 +1,4 @@
-"""What a load has on disk: whatever moment a driver dies in, each batch comes into the sink once."""
+"""Each batch comes into the sink once, in whatever moment a driver dies."""
 
 from __future__ import annotations
 
