@@ -29,9 +29,12 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-async def read(cluster: FakeCluster, *, allow_gaps: bool = False) -> tuple[list[int], RangeReader]:
-    """Return the offsets that a reader of the whole partition got, and the reader."""
-    reader, offsets = RangeReader(OffsetRange(*PLACE, 0, 6), allow_gaps=allow_gaps), list[int]()
+async def read(cluster: FakeCluster, *, allow_gaps: bool = False, epoch: int = -1) -> tuple[list[int], RangeReader]:
+    """Return the offsets that a reader of the whole partition got, and the reader. The range was planned in this leader
+    epoch.
+    """
+    wanted = OffsetRange(*PLACE, 0, 6, leader_epoch=epoch)
+    reader, offsets = RangeReader(wanted, allow_gaps=allow_gaps), list[int]()
 
     async def take(found: list[ReadBatch]) -> None:
         offsets.extend(record.offset for batch in found for record in batch.records)
@@ -78,3 +81,28 @@ async def test_a_load_that_allows_gaps_continues_at_the_log_start(cluster: FakeC
     cluster.partitions[PLACE].log_start = 4
     offsets, reader = await read(cluster, allow_gaps=True)
     assert (offsets, reader.skipped.lost) == ([4, 5], ((0, 4),))
+
+
+def elect_uncleanly(cluster: FakeCluster) -> None:
+    """Let the partition lose the offsets from 3 on, and store others there and behind in the next leader epoch."""
+    cluster.move(*PLACE, 2)
+    del cluster.partitions[PLACE].batches[3:]
+    for number in range(10):
+        cluster.partitions[PLACE].store(encode_batch([(0, 0, None, b"other %d" % number, [])]))
+
+
+async def test_offsets_that_an_unclean_election_took_are_gone_though_there_are_others(
+    cluster: FakeCluster, clock: MockClock
+) -> None:
+    elect_uncleanly(cluster)
+    gone = pytest.RaisesExc(OffsetsGone, match="offsets 3 to 5 are gone: the leader of epoch 1 ")
+    with pytest.RaisesGroup(gone, flatten_subgroups=True):
+        await read(cluster, epoch=0)
+
+
+async def test_a_load_that_allows_gaps_reads_no_others_at_offsets_that_are_gone(
+    cluster: FakeCluster, clock: MockClock
+) -> None:
+    elect_uncleanly(cluster)
+    offsets, reader = await read(cluster, allow_gaps=True, epoch=0)
+    assert (offsets, reader.skipped.lost, reader.done) == ([0, 1, 2], ((3, 6),), True)
