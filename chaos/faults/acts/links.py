@@ -94,6 +94,12 @@ async def _cut(
             # Faults that began at the same time may have ended: then this fault still silences the link.
             alone = alone or [link for link in whole if then[link] | context.company(p, link) <= company[link]]
         await trio.sleep(max(0.0, context.left_s(p)))
+        with trio.move_on_after(min(p.fault.duration_s, LONGER_S)):
+            while not alone:
+                await trio.sleep(POLL_S)
+                then = {link: context.company(p, link) for link in whole}
+                last = await context.probes(links, LOOK_S)
+                alone = [link for link in whole if then[link] | context.company(p, link) <= company[link]]
     finally:
         await context.lift_all(name, links)
         p.ended = context.now_ns()  # The probes that follow prove that the cut is over.
@@ -167,14 +173,18 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link], fault: LinkFault) -> None:
     """Play a link fault that is proven by the number of requests or packets that it has hit. If it has hit none by its
-    end, extend it by its own length, but at most by `LONGER_S`: sometimes no request is sent for a while.
+    end, extend it by its own length, but at most by `LONGER_S`: sometimes no request is sent for a while. Do that once
+    more if other faults are active then, which may keep requests away.
     """
     name = f"fault-{p.fault.id}"
     if not links:
         raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     context.begun(p)
     # A runtime reports hits only when it removes the fault, so an extension puts the fault on anew.
-    for wait in (partial(context.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
+    longer = partial(trio.sleep, min(p.fault.duration_s, LONGER_S))
+    for turn, wait in enumerate((partial(context.rest, p), longer, longer)):
+        if turn > 1 and not context.any_other_on(p):
+            break
         try:
             await context.put_all(p, name, dict.fromkeys(links, fault))
             await wait()
