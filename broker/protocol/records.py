@@ -335,7 +335,7 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
             value, at = _read_bytes(body, at, end)
         headers: Sequence[tuple[str, bytes | None]] = ()
         if body[at]:
-            headers, at = _read_headers(body, at, end)
+            headers, at = read_headers(body, at, end)
         else:
             at += 1
         if at != end:
@@ -347,7 +347,10 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
     return found
 
 
-def _read_headers(body: bytes, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+def read_headers(body: bytes, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    """Read the headers of a record that ends at `end`, from their count at `at` on. Return them and the position after
+    them. Raises MalformedFrame, IndexError or UnicodeDecodeError.
+    """
     count, at = read_varint(body, at)
     if not 0 <= count <= (end - at) // 2:
         raise MalformedFrame(f"a record with {count} headers in {end - at} bytes")

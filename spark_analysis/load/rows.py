@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, repeat
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from squall.broker.protocol.records import SEQUENCE_MASK
+from squall.spark_analysis.load.columns import DecompressedBatch, columns_of
+
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from squall.broker.protocol.records import BatchHeader
+    from squall.spark_analysis.load.columns import RecordColumns
     from squall.workloads.load.ranges import OffsetRange
     from squall.workloads.load.reading import ReadBatch
 
@@ -23,6 +30,8 @@ EXTRA: Final = {
     "codec": ("string", pa.string()),
 }
 """Maps each extra column to its types in Spark and in Arrow."""
+MOST_BYTES: Final = 4 << 20
+"""Limits the decompressed bytes of the batches of one Arrow record batch, if there are several."""
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -36,39 +45,56 @@ def spark_schema(columns: Sequence[str], *, headers: bool) -> str:
     return ", ".join([*fields, *([HEADERS] if headers else []), *(f"{name} {EXTRA[name][0]}" for name in columns)])
 
 
-def record_batch(
+def record_batches(
     wanted: OffsetRange, found: Sequence[ReadBatch], columns: Sequence[str], *, headers: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `found` as rows of `spark_schema`. What is decompressed at once is about `MOST_BYTES`, or
+    one batch. Raises CorruptBatch if a batch cannot be decoded.
+    """
+    some: list[DecompressedBatch] = []
+    size = 0
+    for each in found:
+        body = each.body
+        if some and size + len(body) > MOST_BYTES:
+            yield _rows(wanted, some, columns, headers=headers)
+            some, size = [], 0
+        some.append(DecompressedBatch(each, body))
+        size += len(body)
+    if some:
+        yield _rows(wanted, some, columns, headers=headers)
+
+
+def _rows(
+    wanted: OffsetRange, found: Sequence[DecompressedBatch], columns: Sequence[str], *, headers: bool
 ) -> pa.RecordBatch:
-    """Return the records of `found`, at least one, as rows of `spark_schema`."""
-    records = chain.from_iterable(each.records for each in found)
-    offsets, times, keys, values, record_headers = zip(*records, strict=True)
-    sizes = [len(each.records) for each in found]
-    rows = len(offsets)
+    read = columns_of(found)
+    rows = len(read.offsets)
+    batches = [each.batch.header for each in found]
 
     def of_batches(each_batch: Sequence[Any], kind: pa.DataType) -> pa.Array:
         """Return a column whose rows have a value of their batch."""
-        return pa.array(chain.from_iterable(map(repeat, each_batch, sizes)), kind, size=rows)
+        return pa.array(each_batch, kind).take(pa.array(np.repeat(np.arange(len(found)), read.counts)))
 
     arrays = [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
+        read.keys,
+        read.values,
         pa.repeat(pa.scalar(wanted.topic), rows),
         pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
-        pa.array(offsets, pa.int64()),
-        pa.array(times, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
-        of_batches([each.header.timestamp_type for each in found], pa.int32()),
+        pa.array(read.offsets),
+        pa.array(read.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
+        of_batches([each.timestamp_type for each in batches], pa.int32()),
     ]
     names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     if headers:
         # As Spark's Kafka source: null for a record without headers.
-        pairs = [[{"key": name, "value": content} for name, content in each] or None for each in record_headers]
+        pairs = [[{"key": name, "value": it} for name, it in each] if each else None for each in read.headers]
         arrays.append(pa.array(pairs, _HEADERS))
         names.append("headers")
     for name in columns:
         if name == "sequence":
-            arrays.append(pa.array(_sequences(found), pa.int32()))
+            arrays.append(pa.array(_sequences(batches, read), pa.int32()))
         else:
-            arrays.append(of_batches([_of_header(each.header, name) for each in found], EXTRA[name][1]))
+            arrays.append(of_batches([_of_header(each, name) for each in batches], EXTRA[name][1]))
         names.append(name)
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -85,10 +111,10 @@ def _of_header(header: Any, column: str) -> Any:
     }[column]
 
 
-def _sequences(found: Sequence[ReadBatch]) -> list[int]:
+def _sequences(batches: Sequence[BatchHeader], read: RecordColumns) -> NDArray[np.int64]:
     """Return each record's sequence number, -1 without a producer id."""
-    return [
-        -1 if header.base_sequence < 0 else header.base_sequence + record.offset - header.base_offset & 0x7FFFFFFF
-        for header, records in found
-        for record in records
-    ]
+    first, base = (
+        np.repeat(np.array([getattr(each, name) for each in batches], np.int64), read.counts)
+        for name in ("base_sequence", "base_offset")
+    )
+    return np.where(first < 0, -1, first + read.offsets - base & SEQUENCE_MASK)

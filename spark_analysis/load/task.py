@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trio
+
 from squall.spark_analysis.load.clients import consumer_settings, run_with_client
 from squall.spark_analysis.load.folder import note_range
-from squall.spark_analysis.load.rows import record_batch
+from squall.spark_analysis.load.rows import record_batches
 from squall.workloads.load.fetching import read_range
 from squall.workloads.load.reading import RangeReader
 
@@ -73,9 +75,11 @@ def _read(wanted: OffsetRange, options: LoadOptions, put: Callable[[pa.RecordBat
 
     async def emit(found: list[ReadBatch]) -> None:
         nonlocal records, size
-        rows = record_batch(wanted, found, options.columns, headers=options.headers)
-        records, size = records + rows.num_rows, size + rows.nbytes
-        put(rows)
+        # The next response is asked for before this one is decoded.
+        await trio.lowlevel.checkpoint()
+        for rows in record_batches(wanted, found, options.columns, headers=options.headers):
+            records, size = records + rows.num_rows, size + rows.nbytes
+            put(rows)
 
     async def read(client: Client) -> None:
         await read_range(client, reader, emit, consumer_settings(options), options.patience_ms / 1000)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from squall.broker.protocol.compression import NONE, decompress
 from squall.broker.protocol.errors import MalformedFrame
-from squall.broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
+from squall.broker.protocol.records import HEADER_SIZE, BatchHeader, Record, batches, check_crc, decode_batch
 from squall.workloads.client.fetched import READ_COMMITTED, AbortedTransactionFilter
 from squall.workloads.load.ranges import OffsetRange
 
@@ -57,10 +58,42 @@ class NoProgress(LoadError):
 
 
 class ReadBatch(NamedTuple):
-    """Holds the records of one batch that lie in the range and that the reader sees."""
+    """Holds one batch with records that lie in the range and that the reader sees. It is decompressed and decoded when
+    it is asked for them, so that a response holds no more memory than its bytes.
+    """
 
     header: BatchHeader
-    records: list[Record]
+    batch: memoryview
+    """Holds the bytes of the batch, with its header."""
+    place: str
+    """Names the batch in errors."""
+    first: int
+    """Is the first offset that the reader sees."""
+    end: int
+    """Is the offset behind the last one that the reader sees."""
+
+    @property
+    def records(self) -> list[Record]:
+        """Decodes the records. Raises CorruptBatch if that cannot be done."""
+        try:
+            found = decode_batch(self.header, self.batch)
+        except MalformedFrame as problem:
+            raise CorruptBatch(f"{self.place}: {problem}") from problem
+        return [record for record in found if self.first <= record.offset < self.end] if self.is_cut else found
+
+    @property
+    def body(self) -> bytes:
+        """Decompresses the bytes of all records. Raises CorruptBatch if that cannot be done."""
+        packed = self.batch[HEADER_SIZE:]
+        try:
+            return packed.tobytes() if self.header.codec == NONE else decompress(self.header.codec, packed)
+        except MalformedFrame as problem:
+            raise CorruptBatch(f"{self.place}: {problem}") from problem
+
+    @property
+    def is_cut(self) -> bool:
+        """Is True if the batch has records before or behind those that the reader sees."""
+        return self.header.base_offset < self.first or self.header.next_offset > self.end
 
 
 class SkippedOffsets(NamedTuple):
@@ -151,14 +184,16 @@ class RangeReader:
         if not visible:
             self.skipped = skipped._replace(aborted=skipped.aborted + end - first)
             return
-        records = decode_batch(header, batch)
-        if header.base_offset < first or header.next_offset > end:
-            records = [record for record in records if first <= record.offset < end]
-        lacking = end - first - len(records)
+        read = ReadBatch(header, batch, self._place(header.base_offset), first, end)
+        lacking = header.last_offset_delta + 1 - header.record_count
+        if not 0 <= lacking <= header.last_offset_delta + 1:
+            raise CorruptBatch(f"{read.place}: {header.record_count} records at {header.last_offset_delta + 1} offsets")
+        if lacking and read.is_cut:
+            lacking = end - first - len(read.records)
         if lacking:
             self.skipped = skipped._replace(compacted=skipped.compacted + lacking)
-        if records:
-            found.append(ReadBatch(header, records))
+        if lacking < end - first:
+            found.append(read)
 
     def _pass_hole(self, offset: int) -> None:
         """Pass the offsets before `offset`, at which no batch begins or continues."""
