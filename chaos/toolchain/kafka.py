@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
+from squall.chaos.toolchain.cache import Say, cache_folder, installed
 from squall.chaos.toolchain.java import SUPPORTED, java_here
 from squall.chaos.toolchain.lacks import MissingDependency, refuse
+from squall.chaos.toolchain.maven import copy_jars
 
 VERSION = "4.3.1"
 """Is the version that Maven fetches."""
@@ -20,13 +21,11 @@ OLDEST = (4, 0)
 """Is the oldest supported version: older ones have another log4j, and may have no KRaft."""
 HOW_TO_GET_IT = "set KAFKA_HOME to an unpacked Apache Kafka 4.x, or install Maven to have its jars fetched"
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>peer</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-<version>2.25.4</version></dependency></dependencies></project>
-"""
+_ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +135,8 @@ def _java() -> str:
 
 
 def _fetch(folder: Path, say: Say) -> None:
-    maven = shutil.which("mvn")
-    assert maven is not None, "it was just looked for"
-    pom = folder / "pom.xml"
-    pom.write_text(_POM.format(v=VERSION))
     say(f"fetching Apache Kafka {VERSION} by Maven (55 MB, once)")
     try:
-        run(
-            [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
-             f"-DoutputDirectory={folder}"],
-            what=f"Maven could not fetch Apache Kafka {VERSION}",
-        )  # fmt: skip
+        copy_jars(folder, _ARTIFACTS, what=f"Maven could not fetch Apache Kafka {VERSION}")
     except HarnessError as error:
         raise PreconditionError(f"{error}\nOr {HOW_TO_GET_IT.partition(', or')[0]}.") from error
