@@ -1,6 +1,6 @@
 """Measures what docs/shown shows, and writes its tables: runs in a row, simulated seeds, planted bugs, nights, gates
-(the tests of every change) in a row, installations. A new start in the same folder continues after the runs already
-played.
+(the tests of every change) in a row, installations, loads. A new start in the same folder continues after the runs
+already played.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly.directory import NIGHTS
-from tests.shown import batches, fresh_bugs, installs, table
+from tests.shown import batches, fresh_bugs, installs, load_rates, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
 from tests.shown.kills import PARTS, kills_of
@@ -31,6 +31,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if not (
         (cases or asked.seeds or asked.mutants or asked.fresh_bugs or asked.nights or asked.gates or asked.ci)
         or asked.installs is not None
+        or asked.load_rates
     ):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
@@ -50,6 +51,8 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
         if asked.installs is not None:
             wrong += installs.show_installs(asked.installs, sitting, asked.docs, say)
+        if asked.load_rates:
+            wrong += load_rates.show_load_rates(asked.load_rates, asked.load_records, sitting, asked.docs, say)
     except (fresh_bugs.WrongPatchError, PreconditionError) as error:
         say(str(error))
         return 3
@@ -131,6 +134,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hogs", type=int, default=0, metavar="N", help="CPU hogs beside each of these")
     parser.add_argument(
         "--installs", nargs="?", const="", metavar="WORD", help="install Squall in each way of README.md that has WORD"
+    )
+    parser.add_argument(
+        "--load-rates", type=int, default=0, metavar="N", help="N pairs of loads by `squall` and Spark's Kafka source"
+    )
+    parser.add_argument(
+        "--load-records", type=int, default=1_000_000, metavar="N", help="records of --load-rates (default: 1,000,000)"
     )
     parser.add_argument("--docs", type=Path, default=table.DOCS, help="where tables are (default: docs/shown)")
     return parser

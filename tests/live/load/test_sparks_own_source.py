@@ -6,31 +6,20 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from bench.clusters import Kafka, Squall
 from squall.chaos.toolchain.kafka import kafka_is_here
 from tests.architecture.source import ROOT
 from tests.live.process.test_apache_kafka import how_to_get_it
 from tests.support.lacks import without
+from tests.support.load.clusters import one_broker
 from tests.support.load.comparing import ISOLATIONS
 from tests.support.load.filling import CODECS, FilledTopic, fill
 from tests.support.load.kafka_source import kafka_source_here
 from tests.support.patience import scaled
 
 RECORDS, SIZE = 5_000, 300
-ALONE = dict.fromkeys(
-    (
-        "default.replication.factor",
-        "min.insync.replicas",
-        "offsets.topic.replication.factor",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
-    ),
-    "1",
-)
 BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 pytestmark = [
     pytest.mark.skipif(
@@ -43,14 +32,10 @@ on_kafka = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=[Squall, pytest.param(Kafka, marks=on_kafka)], ids=["squall", "kafka"])
-def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    cluster = request.param(tmp_path, ALONE, (1,))
-    cluster.start()
-    try:
-        yield cluster.bootstrap
-    finally:
-        cluster.stop()
+@pytest.fixture(params=["squall", pytest.param("kafka", marks=on_kafka)])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    with one_broker(request.param) as address:
+        yield address
 
 
 def test_every_row_is_that_of_sparks_own_source(bootstrap: str) -> None:

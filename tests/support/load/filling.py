@@ -24,9 +24,11 @@ class FilledTopic(NamedTuple):
     """Counts the records that read_committed gives."""
 
 
-def fill(bootstrap: str, topic: str, records: int, size: int, codec: str, **config: str) -> FilledTopic:
-    """Create a topic with `config`, and write records with values of `size` bytes: a third of them without a
-    transaction, a fifth of all in aborted ones. Some have headers, no key or no value.
+def fill(
+    bootstrap: str, topic: str, records: int, size: int, codec: str, *, transactions: bool = True, **config: str
+) -> FilledTopic:
+    """Create a topic with `config`, and write records with values of `size` bytes: with `transactions`, a third of them
+    without a transaction, and a fifth of all in aborted ones. Some have headers, no key or no value.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values():
@@ -37,7 +39,8 @@ def fill(bootstrap: str, topic: str, records: int, size: int, codec: str, **conf
     rng, committed = Random(topic), 0
     for piece, first in enumerate(range(0, records, PIECE)):
         numbers = range(first, min(first + PIECE, records))
-        in_transaction, aborts = piece % 3 > 0, piece % 15 in ABORTED
+        in_transaction = transactions and piece % 3 > 0
+        aborts = in_transaction and piece % 15 in ABORTED
         producer = transactional if in_transaction else plain
         if in_transaction:
             producer.begin_transaction()
