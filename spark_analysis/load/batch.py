@@ -41,7 +41,8 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        return rows_of(OffsetRange(*partition.value), self._options)
+        # Of a plan without tasks PySpark makes one with a task that has no range.
+        return iter(()) if partition.value is None else rows_of(OffsetRange(*partition.value), self._options)
 
     async def _plan(self, client: Client) -> list[OffsetRange]:
         options = self._options
