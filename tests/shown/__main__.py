@@ -13,7 +13,7 @@ from pathlib import Path
 from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly.directory import NIGHTS
-from tests.shown import batches, fresh_bugs, installs, load_rates, table
+from tests.shown import batches, fresh_bugs, installs, load_rates, loads_killed, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
 from tests.shown.kills import PARTS, kills_of
@@ -32,6 +32,7 @@ def main(given: Sequence[str] | None = None) -> int:
         (cases or asked.seeds or asked.mutants or asked.fresh_bugs or asked.nights or asked.gates or asked.ci)
         or asked.installs is not None
         or asked.load_rates
+        or asked.loads_killed
     ):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
@@ -53,6 +54,8 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += installs.show_installs(asked.installs, sitting, asked.docs, say)
         if asked.load_rates:
             wrong += load_rates.show_load_rates(asked.load_rates, asked.load_records, sitting, asked.docs, say)
+        if asked.loads_killed:
+            wrong += loads_killed.show_loads_killed(asked.loads_killed, sitting, asked.docs, say)
     except (fresh_bugs.WrongPatchError, PreconditionError) as error:
         say(str(error))
         return 3
@@ -141,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--load-records", type=int, default=1_000_000, metavar="N", help="records of --load-rates (default: 1,000,000)"
     )
+    parser.add_argument("--loads-killed", type=int, default=0, metavar="N", help="kill N loads at random moments")
     parser.add_argument("--docs", type=Path, default=table.DOCS, help="where tables are (default: docs/shown)")
     return parser
 

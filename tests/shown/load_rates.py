@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -79,7 +80,8 @@ def show_load_rates(pairs: int, records: int, of: Sitting, docs: Path, say: Say)
                     if any(different):
                         wrong.append(f"{target}, {size} B: {different} rows are not those of Spark's own source")
     finally:
-        spark.stop()
+        with suppress(Exception):  # after Ctrl-C the JVM may have ended before
+            spark.stop()
     return wrong
 
 
