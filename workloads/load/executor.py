@@ -161,8 +161,9 @@ class TaskAttempt:
 
     async def _take(self, found: list[ReadBatch]) -> None:
         rows, bad = list[tuple[int, int]](), list[CorruptRecord]()
-        for header, records in found:
-            if header.timestamp_type:
+        for batch in found:
+            records = batch.records
+            if batch.header.timestamp_type:
                 records = [record._replace(timestamp=NOT_KNOWN) for record in records]
             rows += verified(self._part, records, bad)
         self._record(rows, bad)
