@@ -445,4 +445,31 @@ CLIENTS = (
             ),
         ),
     ),
+    Mechanism(
+        id="P8",
+        rule="A planned range of offsets has the same records whenever it is read, and whichever leader answers: so a "
+        "load of a topic that is killed and started again has each record once.",
+        source="KIP-101; KIP-320; Spark Structured Streaming: sources that can be replayed",
+        tests={
+            "tests/property/workloads/test_any_cut_of_a_range.py": ("test_any_cut_gives_the_same_records",),
+            "tests/unit/workloads/load/test_reading.py": ("test_a_range_begins_and_ends_within_batches",),
+        },
+        removals=(
+            Removal(
+                "reads whole batches, beyond the range",
+                "workloads/load/reading.py",
+                "ReadBatch.records",
+                piece="[record for record in found if self.first <= record.offset < self.end] "
+                "if self.is_cut else found",
+                by="found",
+            ),
+            Removal(
+                "cuts a range into ranges that overlap",
+                "workloads/load/ranges.py",
+                "split",
+                piece="end=whole.start + size * (task + 1) // tasks,",
+                by="end=min(whole.end, whole.start + size * (task + 1) // tasks + 1),",
+            ),
+        ),
+    ),
 )

@@ -25,7 +25,7 @@ producers and other clients.
 
 The table in `tests/mechanisms/` is the source of this page, and `./squall test --rules --docs` writes the page anew. A
 test compares both with the code: this page explains every id that code names, and code names every id on this page.
-Some numbers are missing (C3 to C5, L5, P7, P8, Q1, Q2). They belong to features that the broker does not have, or
+Some numbers are missing (C3 to C5, L5, P7, Q1, Q2). They belong to features that the broker does not have, or
 does not have completely: ZooKeeper, compaction, delivery guarantees of whole pipelines, and quotas.
 
 """

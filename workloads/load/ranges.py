@@ -1,4 +1,4 @@
-"""Plans which offsets the tasks of a load read. The code is pure."""
+"""Plans which offsets the tasks of a load read (mechanism P8 in docs/mechanisms.md). The code is pure."""
 
 from __future__ import annotations
 

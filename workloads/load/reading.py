@@ -1,4 +1,4 @@
-"""Reads one range of offsets from the bytes of Fetch responses. The code is pure.
+"""Reads one range of offsets from the bytes of Fetch responses (mechanism P8 in docs/mechanisms.md). The code is pure.
 
 A range that was planned below the high watermark (for read_committed: below the last stable offset) has the same
 records whenever it is read, and whichever leader answers. Offsets without a record for the reader are counted by their
