@@ -60,8 +60,9 @@ def wrong(operation: PlannedTransaction) -> str:
 
 
 class PendingKills:
-    """Holds the kills that are due and have not hit yet. After the load's `stop` none hits any more: the load must come
-    to the end of its topics.
+    """Holds the kills that are due and have not hit yet. A batch is hit once at most: on slow brokers a batch that is
+    hit again and again would look like a stuck reader. After the load's `stop` none hits any more: the load must come to
+    the end of its topics.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class PendingKills:
     ) -> None:
         self._agenda, self._recorder, self._env, self._stop = agenda, recorder, env, stop
         self._due: list[str] = []
+        self._last_hit = -1
 
     def hit(self, moment: str, process: int, batch: int) -> bool:
         """Return whether a kill hits `process` at this moment of this batch. The history gets an event then."""
@@ -76,8 +78,9 @@ class PendingKills:
         self._agenda.skip(now)
         while self._agenda.due_at <= now:
             self._due.append(self._agenda.take().steps)
-        if moment not in self._due or self._stop.is_set():
+        if moment not in self._due or batch == self._last_hit or self._stop.is_set():
             return False
         self._due.remove(moment)
+        self._last_hit = batch
         self._recorder.event("load_killed", p=process, moment=moment, batch=batch)
         return True
