@@ -61,8 +61,8 @@ def wrong(operation: PlannedTransaction) -> str:
 
 class PendingKills:
     """Holds the kills that are due and have not hit yet. A batch is hit once at most: on slow brokers a batch that is
-    hit again and again would look like a stuck reader. After the load's `stop` none hits any more: the load must come to
-    the end of its topics.
+    hit again and again would look like a stuck reader. After the load's `stop` none hits any more, because the load
+    must come to the end of its topics.
     """
 
     def __init__(
