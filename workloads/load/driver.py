@@ -19,11 +19,11 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.load.executor import RESTART_S, LoadEnvironment, LoadExecutor, LoadTask, TaskResult
+from squall.workloads.load.figures import DRIVER, SINK
 from squall.workloads.load.kills import IN_SINK, PLANNED, READ
 from squall.workloads.load.microbatches import MicroBatchLog, PlannedBatch, PlannedRange
 from squall.workloads.load.ranges import OffsetRange
 from squall.workloads.load.reading import OffsetsGone, TopicRemade
-from squall.workloads.load.section import DRIVER, SINK
 from squall.workloads.reader import EMPTY_EVERY_NS, RecordedReader
 from squall.workloads.recorder import PartitionPoll, ReadOutcome
 from squall.workloads.scenario import ScenarioEnvironment

@@ -13,7 +13,7 @@ from pydantic import Field
 from squall.broker.overriding import override
 from squall.workloads import swarm_draws
 from squall.workloads.load import kills
-from squall.workloads.load.section import measured, section_of
+from squall.workloads.load.section import section_of
 from squall.workloads.scenario import LoadProfile, Operation, RandomStreamFactory, SwarmCluster, Table
 from squall.workloads.transactions.operations import PlannedTransaction
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
@@ -134,6 +134,8 @@ class BatchLoad(TransactionalProducersLoad):
 
     @override
     def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
+        from squall.workloads.load.figures import measured
+
         return measured(history())
 
     @classmethod

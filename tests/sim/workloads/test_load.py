@@ -15,8 +15,8 @@ from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import COMMIT, EXECUTOR, OK, POLL, SEND, History
+from squall.workloads.load.figures import DRIVER, SINK
 from squall.workloads.load.kills import DONE, IN_SINK, MOMENTS, PLANNED, READ, READING
-from squall.workloads.load.section import DRIVER, SINK
 
 pytestmark = pytest.mark.gate
 

@@ -97,7 +97,7 @@ def test_a_mutant_of_transactions_or_groups_is_found_by_what_clients_see(mutant:
     assert mutant.plan(0).workload.name == mutant.workload
     if mutant.is_of_clients:
         assert not set(mutant.expected) & INVARIANTS.keys()
-        assert mutant.workload in ("transactions", "groups", "pipeline")
+        assert mutant.workload in ("transactions", "groups", "pipeline", "load")
 
 
 def test_mutants_are_found_by_id_name_and_group() -> None:
