@@ -17,8 +17,8 @@ from squall.chaos.screen import console, live_line
 from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
+    from squall.spark_analysis.load.held_back import HoldingTransaction
     from squall.spark_analysis.load.job import LoadTotals
-    from squall.workloads.load.held_back import HoldingTransaction
 
 LINE_EVERY_S = 5.0
 MB = 1_000_000

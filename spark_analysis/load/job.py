@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.spark_analysis.load.folder import OWN, LoadFolder, write_json
+from squall.spark_analysis.load.held_back import HoldingTransaction
 from squall.spark_analysis.load.lag import LoadLag, OffsetsRead, look_behind
 from squall.spark_analysis.load.options import read_options
 from squall.spark_analysis.load.source import SquallDataSource
-from squall.workloads.load.held_back import HoldingTransaction
 from squall.workloads.load.reading import LoadError
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from squall.broker.protocol.timestamps import LATEST as LATEST_TIME
 from squall.spark_analysis.load.batch import places_of
 from squall.spark_analysis.load.clients import NoAnswer, run_with_client
+from squall.spark_analysis.load.held_back import HoldingTransaction, open_transactions
 from squall.spark_analysis.load.options import EARLIEST
 from squall.spark_analysis.load.planning import bounds_of, chosen_topics
 from squall.workloads.client.admin import list_offsets
 from squall.workloads.client.connection import RequestFailed
 from squall.workloads.client.fetched import READ_COMMITTED
-from squall.workloads.load.held_back import HoldingTransaction, open_transactions
 from squall.workloads.load.reading import LoadError
 
 if TYPE_CHECKING:
