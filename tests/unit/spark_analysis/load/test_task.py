@@ -45,7 +45,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Let tasks read from a log of this process, and rows be made of a batch each."""
     made = Log()
 
-    async def read(client: Any, reader: RangeReader, emit: Emit, settings: Any) -> None:
+    async def read(client: Any, reader: RangeReader, emit: Emit, *given: Any) -> None:
         while not reader.done:
             await emit(reader.take(memoryview(made.response(reader.position)), None))
 
