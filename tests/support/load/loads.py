@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,15 @@ def load_started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a load in a process group of its own, with what it prints in `log`."""
     with log.open("wb") as out:
         return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
+
+
+def wait_during(load: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path, limit_s: float) -> None:
+    """Wait until the condition is true. Fail if the load ends before, or after `limit_s` seconds."""
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert load.poll() is None, log.read_text()
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
 
 
 def kill_whole(load: subprocess.Popen[bytes]) -> None:
