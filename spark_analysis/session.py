@@ -110,3 +110,9 @@ def start(
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def jvm_pid(session: SparkSession) -> int:
+    """Return the process id of the session's JVM on this machine; -1 if another program started it."""
+    process = session.sparkContext._gateway.proc
+    return -1 if process is None else int(process.pid)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +15,18 @@ from squall.chaos.commands.verify import spark_of
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.interrupts import end_asked
 from squall.chaos.runs.spark import HERE
+from squall.chaos.runtimes.real.proc import ProcessId, identify, is_alive
 from squall.chaos.screen import console, live_line
 from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
+    from squall.chaos.toolchain.cache import Say
     from squall.spark_analysis.load.held_back import HoldingTransaction
     from squall.spark_analysis.load.job import LoadTotals
 
 LINE_EVERY_S = 5.0
+JVM_ENDS_S = 30.0
+"""Limits the time, in seconds, for which a load waits for the end of the JVM of a load that was killed."""
 MB = 1_000_000
 
 
@@ -103,7 +109,7 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
     from squall.spark_analysis.load.folder import LoadFolder
     from squall.spark_analysis.load.job import load
     from squall.spark_analysis.load.options import read_options
-    from squall.spark_analysis.session import start
+    from squall.spark_analysis.session import jvm_pid, start
     from squall.workloads.client.settings import SettingsError
     from squall.workloads.load.reading import LoadError
 
@@ -115,6 +121,7 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
     try:
         read_options(options, streams=True)
         with folder.locked():
+            outlast_jvm(folder.jvm, line)
             kept = ("subscribe", "kafka.isolation.level", "includeHeaders", "extraColumns", "maxRecordsPerPartition")
             continued = folder.claim({name: options[name] for name in kept if name in options})
             if removed := folder.remove_uncommitted():
@@ -122,6 +129,7 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
             there = java(line)
             archive = class_archive_here(there)
             spark = start(0, there.home, spark_options.master, archive, conf=spark_options.conf)
+            _note_jvm(folder.jvm, jvm_pid(spark))
             shown = _Shown(topics, to, say, flags["patience_s"], continued=continued)
             asked = end_asked(line)
             try:
@@ -137,6 +145,34 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
     if asked.is_set() and every_s is None:
         raise KeyboardInterrupt
     return 0
+
+
+def outlast_jvm(noted: Path, say: Say) -> None:
+    """Wait until the JVM of the last load has ended. A JVM whose driver was killed notices that about a second later,
+    and may write into the folder until then. `noted` names the file with that process. Raises HarnessError if it does
+    not end.
+    """
+    try:
+        jvm = ProcessId(**json.loads(noted.read_text()))
+    except (OSError, ValueError, TypeError):
+        return
+    if is_alive(jvm):
+        say(f"waiting for the end of process {jvm.pid}, the JVM of a load that was killed")
+    until = time.monotonic() + JVM_ENDS_S
+    while is_alive(jvm):
+        if time.monotonic() > until:
+            raise HarnessError(
+                f"process {jvm.pid} still runs after {JVM_ENDS_S:.0f} s: it is the JVM of a load that was killed, and "
+                f"may write into the folder; end it, and call again"
+            )
+        time.sleep(0.1)
+
+
+def _note_jvm(noted: Path, pid: int) -> None:
+    from squall.spark_analysis.load.folder import write_json
+
+    if (jvm := identify(pid)) is not None:
+        write_json(noted, asdict(jvm))
 
 
 def _options(topics: tuple[str, ...], bootstrap: str, flags: dict[str, Any]) -> dict[str, str]:

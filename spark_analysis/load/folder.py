@@ -3,7 +3,7 @@
     lake/topic=orders/partition=0/part-*.parquet   the rows
     lake/_spark_metadata/                          Spark's log of the files that were committed
     lake/_checkpoint/                              Spark's checkpoint: the offsets of each batch
-    lake/_squall/load.json, ranges/, lock          what was asked for, what each task read, and a lock
+    lake/_squall/load.json, ranges/, lock, jvm.json   what was asked for, what each task read, a lock, the JVM's process
 
 Readers pass over names that begin with an underscore. Files of a batch that was never committed are removed before the
 next batch is written, so that readers which do not know Spark's log find each row once.
@@ -40,6 +40,8 @@ class LoadFolder:
         self.path = path
         self.checkpoint, self.ranges = path / CHECKPOINT, path / OWN / RANGES
         self._asked = path / OWN / "load.json"
+        self.jvm = path / OWN / "jvm.json"
+        """Names the process of the last load's JVM."""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
