@@ -85,7 +85,7 @@ def _output(path: Path, name: str) -> CommandOutput:
         sentence=checks.sentence(files),
         reasons=tuple(checks.reasons_of(files)),
         findings=tuple(
-            ExplainedFinding(**finding_of(each), causes=tuple(map(cause_of, groups[each.title]))) for each in found
+            ExplainedFinding(**finding_of(each), causes=tuple(map(cause_of, groups[each.key]))) for each in found
         ),
         stories=tuple(each.text for each in stories_of(files, found)) if name else (),
     )
