@@ -57,17 +57,23 @@ class LoadEnvironment:
         client, which could not open connections any more.
         """
         client = Client(self.env, self.zone.bootstrap, self.client, cluster_id=self.zone.cluster_id)
+        life, runs = trio.CancelScope(shield=True), trio.Event()
 
-        async def run(*, task_status: trio.TaskStatus[None]) -> None:
-            with trio.CancelScope(shield=True):
-                await client.run(task_status=task_status)
+        async def run() -> None:
+            with life:
+                async with trio.open_nursery() as shielded:
+                    await shielded.start(client.run)
+                    runs.set()
 
         async with trio.open_nursery() as nursery:
-            await nursery.start(run)
+            # Not `nursery.start`: cancelled meanwhile, it would wait for the shielded client for ever.
+            nursery.start_soon(run)
             try:
+                await runs.wait()
                 found = await use(client)
             finally:
                 client.close()
+                life.cancel()
         return found
 
 
