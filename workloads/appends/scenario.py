@@ -16,7 +16,6 @@ from pydantic import Field
 
 from squall.broker.env import Env
 from squall.broker.overriding import override
-from squall.broker.protocol.apis import ApiKey
 from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule, RecordSchedule
 from squall.workloads.appends import draws
 from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
@@ -50,10 +49,12 @@ TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
 """Gives the size of each producer's buffer."""
 PLAIN_BYTES = 100
+_PRODUCE, _FETCH = 0, 1
+"""Are API keys. `ApiKey` has them, too, but `--help` must not wait until the protocol is imported."""
 NEWEST_VERSIONS: Mapping[str, Mapping[int, int]] = {
-    "0.11": {ApiKey.PRODUCE: 3, ApiKey.FETCH: 5},
-    "2.4": {ApiKey.PRODUCE: 8, ApiKey.FETCH: 11},
-    "2.8": {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12},
+    "0.11": {_PRODUCE: 3, _FETCH: 5},
+    "2.4": {_PRODUCE: 8, _FETCH: 11},
+    "2.8": {_PRODUCE: 9, _FETCH: 12},
 }
 """Maps a release of Apache Kafka to its newest versions of Produce and Fetch. Those of 0.11 are the oldest versions
 that carry record batches of format 2. Those of 2.4 are the newest versions that are not flexible (KIP-482).
