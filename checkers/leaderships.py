@@ -3,7 +3,8 @@ gone.
 
 A record that a leader acknowledged can be truncated only after a leader of a later epoch is elected whose log did not
 hold the record (KIP-101, KIP-320). Mostly that epoch then starts at or below the record's offset. But after two unclean
-elections the later leader's log may be longer, and hold other records there: its trace says which epochs its log has.
+elections the later leader's log may be longer, and hold other records there: then its trace says which epochs its log
+has.
 The later leader may have been elected before the record was acknowledged, because a leader that is cut off continues
 until it hears of its successor.
 
@@ -292,7 +293,9 @@ class _Term(NamedTuple):
     since: int
     until: int
     log: tuple[tuple[int, int], ...] = ()
-    """Lists (epoch, start offset) of the epochs in the leader's log when its term began; empty if it is not known."""
+    """Lists (epoch, start offset) of the epochs in the log of a leader that was elected uncleanly, as of the begin of
+    its term; empty for others, and if it is not known.
+    """
 
     def lacks(self, earlier: _Term) -> int:
         """Return the offset from which on this leader's log lacks the records of an earlier epoch: all of them, or
@@ -332,7 +335,9 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, _Term]]
             name = _place(event)
             yield from end([name], at)
             if kind == _LEADS:
-                log = tuple((epoch, start) for epoch, start in event.get("epochs", ()))
+                # Only after an unclean election: a leader from the ISR has all that was committed, or its log is wrong.
+                epochs = event.get("epochs", ()) if event.get("recovering") is True else ()
+                log = tuple((epoch, start) for epoch, start in epochs)
                 leads[name] = _Term(event["epoch"], event["leo"], at, EVER, log)
     yield from end(leads, EVER)
 

@@ -28,7 +28,7 @@ def test_a_later_leader_explains_the_loss_of_what_its_log_lacked(epochs: Any, pe
     h.ok(h.send(p), 5, 1)
     kept = h.ok(h.send(other), 9, 1)
     h.final([(9, kept.val)])
-    said = {} if epochs is None else {"epochs": epochs}
+    said = {"recovering": True} if epochs is None else {"recovering": True, "epochs": epochs}
     events = {"1": [led(1, 0, 0, 1), led(1, 2, 1, 2)], "2": [{**led(2, 4, 9, h.sends[1].t0), **said}]}
     assert losses(judged(h, b"", events)) == {5: permitted}
 
@@ -41,5 +41,17 @@ def test_a_later_leader_that_began_below_a_lost_epoch_explains_the_places_that_i
     h.tick()
     stale = h.ok(h.send(other), 3, 1)
     h.final([(3, stale.val)], at=3)
-    events = {"1": [led(1, 0, 0, 1), led(1, 2, 4, 2)], "2": [{**led(2, 4, 3, h.now - 2), "epochs": [(0, 0), (4, 3)]}]}
+    later = {**led(2, 4, 3, h.now - 2), "recovering": True, "epochs": [(0, 0), (4, 3)]}
+    events = {"1": [led(1, 0, 0, 1), led(1, 2, 4, 2)], "2": [later]}
     assert {each.name: each.permitted for each in judged(h, b"", events).anomalies}["stale-ack"] is True
+
+
+def test_a_leader_from_the_isr_is_not_excused_by_a_log_that_lacks_an_epoch() -> None:
+    """A broker whose epoch cache is wrong must not explain its own losses."""
+    h = HistoryBuilder()
+    p, other = h.producer(**SETTINGS), h.producer(**SETTINGS)
+    h.ok(h.send(p), 5, 1)
+    kept = h.ok(h.send(other), 9, 1)
+    h.final([(9, kept.val)])
+    later = {**led(2, 4, 9, h.sends[1].t0), "recovering": False, "epochs": [(0, 0), (1, 1), (4, 9)]}
+    assert losses(judged(h, b"", {"1": [led(1, 0, 0, 1), led(1, 2, 1, 2)], "2": [later]})) == {5: False}
