@@ -120,7 +120,7 @@ class LoadProgress:
             place = wanted.topic, wanted.partition
             found.ends[place] = max(found.ends.get(place, 0), wanted.end)
             first, read_before = found.read.get(place, OffsetsRead(wanted.start, 0))
-            size = 0 if read["gone"] else wanted.end - wanted.start
+            size = 0 if read.get("gone") else wanted.end - wanted.start
             found.read[place] = OffsetsRead(min(first, wanted.start), read_before + size)
         return found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall.workloads.client.cluster import Place
 
 ANSWER_S: Final = 2.0
-"""Limits the time, in seconds, that a look may take: it is for people who watch, and a load goes on without it."""
+"""Limits the time, in seconds, that a look may take: it is for people who watch, and a load continues without it."""
 
 
 class OffsetsRead(NamedTuple):

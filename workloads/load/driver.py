@@ -37,10 +37,12 @@ class LoadEnding(Enum):
     """Says why a driver ended."""
 
     OVER = auto()
-    """The harness lets readers end."""
+    """Means that the harness lets readers end."""
     KILLED = auto()
     GONE = auto()
-    """What was planned is gone, or the topic was made anew: this load cannot continue, and another one begins."""
+    """Means that what was planned is gone, or that the topic was made anew: this load cannot continue, and another one
+    begins.
+    """
 
 
 class ReadableEnd(NamedTuple):

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from squall.spark_analysis.load.folder import FolderError, LoadFolder, note_range
+from squall.spark_analysis.load.folder import FolderError, LoadFolder, note_gone, note_range
+from squall.spark_analysis.load.job import LoadProgress
+from squall.spark_analysis.load.lag import OffsetsRead
 from squall.workloads.load.ranges import OffsetRange
-from squall.workloads.load.reading import RangeReader
+from squall.workloads.load.reading import GoneOffsets, RangeReader
 
 ASKED = {"subscribe": "a", "kafka.isolation.level": "read_committed"}
 
@@ -72,3 +74,18 @@ def test_what_tasks_have_read_is_kept_by_range(tmp_path: Path) -> None:
     ((wanted, found),) = folder.read_ranges(set())
     assert (wanted.start, wanted.end) == (5, 9)
     assert (found["records"], found["bytes"], found["lost"]) == (3, 70, [])
+
+
+def test_progress_counts_offsets_that_are_gone_and_ranges_that_earlier_versions_noted(tmp_path: Path) -> None:
+    folder = LoadFolder(tmp_path)
+    with folder.locked():
+        note_range(folder.ranges, RangeReader(OffsetRange("a", 1, 5, 9)), 3, 70)
+        (file,) = folder.ranges.glob("*.json")
+        noted = json.loads(file.read_text())
+        del noted["gone"]
+        file.write_text(json.dumps(noted))
+        note_gone(folder.ranges, GoneOffsets(("a", 1), 7, 9, 2, 1))
+    progress = LoadProgress(folder)
+    for _ in range(2):  # each file counts once
+        found = progress.now()
+        assert (found.records, found.lost, found.read) == (3, [("a", 1, 7, 9)], {("a", 1): OffsetsRead(5, 4)})
