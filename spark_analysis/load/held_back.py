@@ -32,8 +32,10 @@ class HoldingTransaction(NamedTuple):
     """Counts the offsets from there to the high watermark."""
     producer_id: int
     producer_epoch: int
-    transactional_id: str
-    """Is empty if no coordinator knows an open transaction of this producer: then nothing will end it (KIP-664)."""
+    transactional_id: str | None
+    """Is empty if no coordinator knows an open transaction of this producer: then nothing will end it (KIP-664). None
+    if not all brokers have answered.
+    """
     since_ms: int
     """Is when the transaction began, in ms since the Unix epoch; if no coordinator knows it, when its producer wrote
     last.
@@ -47,6 +49,8 @@ class HoldingTransaction(NamedTuple):
         for_s = max(0, now_ms - self.since_ms) // 1000
         if self.transactional_id:
             return f"{where} the transaction of {self.transactional_id} ({producer}), open for {for_s} s"
+        if self.transactional_id is None:
+            return f"{where} an open transaction ({producer}), which last wrote {for_s} s ago"
         return f"{where} a transaction that no coordinator knows ({producer}), which last wrote {for_s} s ago"
 
 
@@ -78,37 +82,40 @@ async def open_transactions(
                 waiting=high_watermark - stable,
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
-                transactional_id="",
+                transactional_id=None,
                 since_ms=each.last_timestamp,
             )
             for each in first
         ]
-    known = await _known(client, sorted({each.producer_id for each in found}))
-    return [
-        each._replace(transactional_id=known[each.producer_id][0], since_ms=known[each.producer_id][1])
-        if each.producer_id in known
-        else each
-        for each in found
-    ]
+    known, whole = await _known(client, sorted({each.producer_id for each in found}))
+    for n, each in enumerate(found):
+        name, since_ms = known.get(each.producer_id, ("" if whole else None, each.since_ms))
+        found[n] = each._replace(transactional_id=name, since_ms=since_ms)
+    return found
 
 
-async def _known(client: Client, producer_ids: Sequence[int]) -> dict[int, tuple[str, int]]:
-    """Return the transactional id and the begin of each producer's open transaction, as coordinators know them."""
-    known: dict[int, tuple[str, int]] = {}
+async def _known(client: Client, producer_ids: Sequence[int]) -> tuple[dict[int, tuple[str | None, int]], bool]:
+    """Return (transactional id, begin in ms since the Unix epoch) of each producer's open transaction, as coordinators
+    know them, and whether all brokers have answered.
+    """
+    known: dict[int, tuple[str | None, int]] = {}
+    whole = True
     if not producer_ids:
-        return known
+        return known, whole
     for node in (await metadata(client, [])).brokers:
         try:
             request = ListTransactionsRequest(producer_id_filters=list(producer_ids))
             listed = await client.ask_node(node.node_id, request, ListTransactionsResponse)
+            whole &= listed.error_code == ErrorCode.NONE
             ids = [each.transactional_id for each in listed.transaction_states]
             if not ids:
                 continue
             asked = DescribeTransactionsRequest(ids)
             described = await client.ask_node(node.node_id, asked, DescribeTransactionsResponse)
         except (RequestFailed, UnsupportedApi):
+            whole = False
             continue
         for each in described.transaction_states:
             if each.error_code == ErrorCode.NONE and each.transaction_start_time_ms >= 0:
                 known[each.producer_id] = each.transactional_id, each.transaction_start_time_ms
-    return known
+    return known, whole

@@ -45,7 +45,7 @@ class LoadTotals:
 
     read: dict[tuple[str, int], OffsetsRead] = field(default_factory=dict)
     lag: LoadLag | None = None
-    """Holds how far the load is behind, as of the last answer of brokers; None before it."""
+    """Holds how far the load is behind, as of the last question to brokers; None if they have not answered it."""
 
     @property
     def lost_offsets(self) -> int:
@@ -125,8 +125,8 @@ class LoadProgress:
         return found
 
     def look_behind(self, options: LoadOptions) -> None:
-        """Ask brokers how far the load is behind. What they answered before is kept if they do not."""
-        self._found.lag = look_behind(options, self._found.read) or self._found.lag
+        """Ask brokers how far the load is behind. It is not known if they do not answer."""
+        self._found.lag = look_behind(options, self._found.read)
 
 
 def _ended(query: StreamingQuery) -> bool:
