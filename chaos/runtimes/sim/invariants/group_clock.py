@@ -28,7 +28,7 @@ class MemberRequestTimes:
     """
 
     __slots__ = (
-        *("_asked", "_deadlines", "_followed_ms", "_heard", "_is_consumer"),
+        *("_asked", "_deadlines", "_followed_ms", "_forgiven_ms", "_heard", "_is_consumer"),
         *("_moved", "_rebalances", "_revoking", "_short"),
     )
 
@@ -39,6 +39,8 @@ class MemberRequestTimes:
         """Maps a group to True if it was a consumer group (KIP-848) when it was last observed, else to False."""
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
+        self._forgiven_ms = -1
+        """Is when all time-outs were restarted last, on the node's clock; -1 if they never were."""
         self._revoking: dict[str, dict[str, tuple[int, int, RevocationTimes]]] = {}
         """Maps a group and a member id to (member epoch in which the coordinator asked the member to revoke partitions,
         its present deadline, the `RevocationTimes` of that request).
@@ -123,6 +125,7 @@ class MemberRequestTimes:
         """
         for kept in (self._rebalances, self._moved, self._revoking, self._asked, self._followed_ms, self._short):
             kept.clear()
+        self._forgiven_ms = now_ms
         for group_id in (*shard.groups, *shard.ledger.consumers):
             self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
 
@@ -138,7 +141,11 @@ class MemberRequestTimes:
             members = self._members(shard, group_id)
             found = GroupTimeouts(group_id, now_ms, shard.deadline_of(group_id), members, None, None)
             if consumer is not None:
-                revoking = tuple(times for _, _, times in self._revoking.get(group_id, {}).values())
+                # A revocation has an absolute deadline, which may have passed while the coordinator could not act.
+                revoking = tuple(
+                    times._replace(deadline_ms=max(times.deadline_ms, self._forgiven_ms))
+                    for _, _, times in self._revoking.get(group_id, {}).values()
+                )
                 asked_now = tuple(asked.get(group_id, ()))
                 found = found._replace(moved=tuple(moved.get(group_id, ())), revoking=revoking, asked=asked_now)
             elif classic is not None:

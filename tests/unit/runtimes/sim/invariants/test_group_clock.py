@@ -56,3 +56,18 @@ def test_a_group_that_becomes_a_consumer_group_begins_its_sessions_anew() -> Non
     shard.ledger.consumers["g"] = SimpleNamespace(group_id="g", members={"a": SimpleNamespace(classic=None)})
     assert silent_ms(times, shard, 5_000) == {"a": 0}
     assert silent_ms(times, shard, 8_000) == {"a": 3_000}
+
+
+def test_a_revocation_that_could_not_end_in_time_is_due_once_the_coordinator_can_act() -> None:
+    """The deadline of a member passes while its coordinator is paused (swarm seed 101045)."""
+    times, shard = MemberRequestTimes(), shard_with({})
+    shard.groups.clear()
+    shard.ledger.consumers["g"] = SimpleNamespace(
+        group_id="g", members={"a": SimpleNamespace(classic=None, rebalance_ms=1_000)}
+    )
+    shard.consumers._sessions["g"] = SimpleNamespace(_revoking={"a": (4, 2_000)}, _sessions={})
+    (found,) = times.times(shard, 1_500)
+    assert [each.deadline_ms for each in found.revoking] == [2_000]
+    times.forgive(shard, 5_000)
+    (found,) = times.times(shard, 5_100)
+    assert [each.deadline_ms for each in found.revoking] == [5_000]
