@@ -201,15 +201,15 @@ def partitions(rows: Sequence[ObservedPartition]) -> str:
     topics: dict[str, int] = {}
     facts = (
         f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
-        f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L, "
+        f"{each.explained_to}L, {each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L, "
         f"{each.last_round}L, {each.last_committed_round}L, {each.committed_t0}L, {str(each.deleted).lower()}, "
         f"{topics.setdefault(each.topic, len(topics))}, {each.index})"
         for each in rows
     )
-    columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
+    columns = "part, compacted, deletable, judged_from, explained_to, seen, cover_from, cover_to, cover_t0"
     columns += ", last_round, last_committed_round, committed_t0, deleted, topic, number"
     # SQL has no `values` without a row; no partition has the id -1.
-    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0, 0)"
+    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0, 0)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 

@@ -47,10 +47,11 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
     """Return whether a reader's report of an invalid position contradicts what the log must still hold. The report
     proves nothing if retention or a request may have removed the records there, because the leader then forgets where
-    their epochs ended.
+    their epochs ended. OFFSET_OUT_OF_RANGE does not say where the log begins, and the next leader's log may begin at a
+    lower offset: one that was paused has removed records by its own clock and by settings that are no longer in force.
     """
     if each.kind == OUT_OF_RANGE:
-        return each.position >= partition.judged_from
+        return each.position >= partition.explained_to
     return each.end >= 0 or not partition.deletable
 
 

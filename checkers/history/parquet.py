@@ -122,8 +122,9 @@ _PARTITIONS = _schema(
     compacted=_FLAG,
     deletable=_FLAG,
     judged_from=_LONG,
+    explained_to=_LONG,
 )
-DERIVED = ("compacted", "deletable", "judged_from")
+DERIVED = ("compacted", "deletable", "judged_from", "explained_to")
 """Lists the columns of the partitions table that are computed from its other columns; they exist only for queries."""
 _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG)
 

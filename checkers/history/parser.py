@@ -442,8 +442,7 @@ class HistoryParser:
             self._groups.gone(t0, proc, f)
         if f == "admin":
             self._retention.administered(part, line, t0)
-        places = (positions or {part: -1}).items()
-        self.history.assignments += [PositionChange(t0, proc, f, *place) for place in places]
+        self.history.assignments += [PositionChange(t0, proc, f, *place) for place in (positions or {part: -1}).items()]
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), int64(line.get("p", -1))
@@ -466,6 +465,7 @@ class HistoryParser:
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
             where = (line["part"], THROWN[kind], int64(line["position"]), int64(line["log_start"]), int64(line["end"]))
             self.history.thrown.append((int64(line["t"]), proc, *where))
+            self._retention.thrown(int64(line["t"]), *where[:3])
 
     def _end(self, t: int, lines: int, crc: int | None) -> None:
         self._ended = True

@@ -39,8 +39,8 @@ class ObservedPartition:
     the log's end, or if an administrator shortened retention.ms and the history does not say to what.
     """
     expired_to: int = 0
-    """Is the highest offset for which two things hold: a response reported it, or a higher one, as the log start; and
-    retention could have removed all records below it by then.
+    """Is the highest offset for which two things hold: a response reported it, or a higher one, as the log start, or
+    refused the position before it as out of range; and retention could have removed all records below it by then.
     """
     expirable_to: int = 0
     """Is the offset below which retention could have removed records by the end of the run, whether that was seen or
@@ -107,7 +107,14 @@ class ObservedPartition:
         """Return the offset below which records may have been removed by the time at which the log was reported to
         begin at `log_start`.
         """
-        return min(log_start, max(self.requested_to, self.expired_to))
+        return min(log_start, self.explained_to)
+
+    @property
+    def explained_to(self) -> int:
+        """Return the offset below which retention or a request explains that a broker has no records, whether or not
+        any response reported a log start above them.
+        """
+        return max(self.requested_to, self.expired_to)
 
     def may_lack(self, off: int) -> bool:
         """Return whether a record at the offset `off` may be missing because retention or an administrator's request

@@ -23,7 +23,7 @@ from typing import Any
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.history.partition import ANY, ObservedPartition
 from squall.checkers.history.seal import declared_seal
-from squall.checkers.history.tables import ClientProcess, int64
+from squall.checkers.history.tables import OUT_OF_RANGE, ClientProcess, int64
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
@@ -61,8 +61,8 @@ class PartitionRetentionTracker:
         been sent when it was acknowledged (`_bytes`). Empty if retention.bytes is not set.
         """
         self._starts: list[tuple[int, int, int]] = []
-        """Holds (log start, wall clock in ms when a response first reported it, the most bytes that had been sent by
-        then), ascending.
+        """Holds (log start, wall clock in ms when a response first reported it or hinted at it, the most bytes that had
+        been sent by then), in the order of the responses.
         """
 
     def sent(self, size: int, *, once: bool) -> None:
@@ -80,7 +80,7 @@ class PartitionRetentionTracker:
             self._first[slot] = off
 
     def starts_at(self, log_start: int, wall_ms: int) -> None:
-        """Record the first response that says that the log begins at `log_start`."""
+        """Record the first response by which the log begins, or may begin, at `log_start`."""
         self._starts.append((log_start, wall_ms, self._bytes))
         expired = min(log_start, self._removable_to(wall_ms, self._bytes))
         self.partition.expired_to = max(self.partition.expired_to, expired)
@@ -233,6 +233,13 @@ class RetentionTracker:
     def starts_at(self, part: int, log_start: int, t: int) -> None:
         """Record that a response at `t` was the first to say that a log begins at `log_start`."""
         self._watches[part].starts_at(log_start, self._wall(t))
+
+    def thrown(self, t: int, part: int, kind: int, position: int) -> None:
+        """Record that a reader learned at `t` that its position is invalid. `kind` is `InvalidatedPosition.kind`: if
+        the position is out of range, the log may begin after it.
+        """
+        if kind == OUT_OF_RANGE:
+            self.starts_at(part, position + 1, t)
 
     def finish(self, t: int) -> None:
         """End the history at `t`."""

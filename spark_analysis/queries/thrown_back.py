@@ -15,7 +15,7 @@ select 'thrown-back' anomaly, if(first.kind = 0, 'log truncated', 'offset out of
 from (
   select t.part, t.proc, t.position, min(struct(t.t, t.kind, t.log_start, t.end)) first
   from thrown t join partitions p on p.part = t.part
-  where if(kind = 1, position >= judged_from, end >= 0 or not deletable)
+  where if(kind = 1, position >= explained_to, end >= 0 or not deletable)
   group by t.part, t.proc, t.position)
 """
 

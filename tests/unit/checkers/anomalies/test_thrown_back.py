@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.checkers.anomalies.registry import find_all
 from squall.checkers.findings import findings_of
-from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 
 CASES = Cases()
@@ -53,7 +53,7 @@ def _() -> HistoryBuilder:
 
 @CASES.case("a reader beyond the end of a log with retention was thrown back", OUT_OF_RANGE)
 def _() -> HistoryBuilder:
-    h, reader, _ = read_to(3, retention_ms=1000)
+    h, reader, _ = read_to(3, retention_ms=10_000)
     h.poll(h.reader(), [], at=2, log_start=2, hw=3)
     h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=-1, end=-1)
     return h
@@ -65,6 +65,25 @@ def _() -> HistoryBuilder:
     h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=5, end=9)
     h.poll(h.reader(), [], at=5, log_start=5, hw=9)
     return h
+
+
+def refused(later_ms: int) -> HistoryBuilder:
+    """Retention of 10 s. `later_ms` after its last poll a reader is out of range; the next leader's log has it all."""
+    h, reader, values = read_to(3, retention_ms=10_000)
+    h.tick(later_ms * MS)
+    h.event("offset_out_of_range", p=reader, part=0, position=2, log_start=-1, end=-1)
+    h.final(list(enumerate(values)))
+    return h
+
+
+@CASES.case("a leader that is no more may have removed what its successor still has")
+def _() -> HistoryBuilder:
+    return refused(20_000)
+
+
+@CASES.case("no leader has removed what is younger than its retention", OUT_OF_RANGE)
+def _() -> HistoryBuilder:
+    return refused(2_000)
 
 
 def stuck(*positions: int) -> HistoryBuilder:
