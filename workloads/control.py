@@ -82,6 +82,61 @@ class DuplicateMember:
     """Is True once the second process has ended."""
 
 
+@dataclass(slots=True)
+class LoadKill:
+    """Records the kill of a load's driver or of one of its executors. Process ids are those of the history, -1 until
+    the process exists.
+    """
+
+    moment: str
+    """Names what the process does when it is killed (`squall.workloads.kill_moments`)."""
+    place: str = ""
+    """Names which process of the load is killed: `driver`, or an executor, such as `executor 1`."""
+    process: int = -1
+    batch: int = -1
+    """Is the number of the batch that the kill hits."""
+    followed_by: int = -1
+    """Identifies the next process at the same place."""
+
+
+class LoadHandle:
+    """Lets faults kill the driver and the executors of one load. Several faults may do so at once: `holder` in the
+    methods is the id of the fault that calls. A batch is hit once at most: on slow brokers a batch that is hit again
+    and again would look like a stuck reader.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._pending: dict[int, LoadKill] = {}
+        self._without_successor: list[LoadKill] = []
+        self._last_batch = -1
+
+    def kill(self, holder: int, moment: str) -> LoadKill:
+        """Request a kill for the fault `holder`: the next process that comes to the moment dies."""
+        found = self._pending[holder] = LoadKill(moment)
+        return found
+
+    def withdraw(self, holder: int) -> None:
+        """Withdraw the fault's kill, unless it has hit already."""
+        self._pending.pop(holder, None)
+
+    def dies(self, moment: str, place: str, process: int, batch: int) -> bool:
+        """Return whether the process at this place of the load dies now. The load ends it then."""
+        holder = next((holder for holder, kill in self._pending.items() if kill.moment == moment), None)
+        if holder is None or batch == self._last_batch:
+            return False
+        kill = self._pending.pop(holder)
+        kill.place, kill.process, kill.batch, self._last_batch = place, process, batch, batch
+        self._without_successor.append(kill)
+        return True
+
+    def began(self, place: str, process: int) -> None:
+        """Note that a process begins at this place of the load."""
+        for kill in self._without_successor:
+            kill.followed_by = process if kill.place == place else -1
+        self._without_successor = [kill for kill in self._without_successor if kill.followed_by < 0]
+
+
 class GroupIdentity(NamedTuple):
     """Identifies a client's present process to a group coordinator: group, member id and instance id."""
 
@@ -326,15 +381,17 @@ class LoadControls:
         zombies: Sequence[int] = (),
         members: Sequence[str] = (),
         named: Sequence[int] = (),
+        loads: int = 0,
     ) -> None:
         """Create the handles. `zombies` lists the producers that can become zombies, `members` the clients that are
-        members of groups (as `reader:0`), and `named` the members that have an instance id.
+        members of groups (as `reader:0`), and `named` the members that have an instance id. `loads` counts the loads.
         """
         self.producers = [ClientHandle(f"producer {number}") for number in range(producers)]
         self.zombies = tuple(zombies)
         self.readers = [ClientHandle(f"reader {number}") for number in range(readers)]
         self.members = [self._client(each) for each in members]
         self.named = tuple(named)
+        self.loads = [LoadHandle(f"load {number}") for number in range(loads)]
 
     def _client(self, called: str) -> ClientHandle:
         kind, _, number = called.partition(":")

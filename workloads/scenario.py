@@ -106,6 +106,14 @@ class LoadProfile(NamedTuple):
     """Names the clients that are members of a group, by member number: `reader:0` or `producer:1`."""
     static_members: tuple[int, ...] = ()
     """Lists the numbers of the members that have a group.instance.id."""
+    loads: int = 0
+    """Counts the loads whose driver and executors faults can kill. They are the last readers."""
+
+    def controls(self) -> LoadControls:
+        """Return handles through which faults act on the load's clients."""
+        from squall.workloads.control import LoadControls
+
+        return LoadControls(self.producers, self.readers, self.zombies, self.members, self.static_members, self.loads)
 
 
 class BrokerLimit(NamedTuple):

@@ -151,6 +151,10 @@ class FaultTrait(StrEnum):
     """The fault's targets are members of the workload's groups."""
     NEEDS_INSTANCE_IDS = "needs instance ids"
     """The fault's targets are group members with an instance id (`group.instance.id`)."""
+    NEEDS_LOADS = "needs loads"
+    """The fault's targets are batch loads of the workload's topics. If a workload has loads, seeds draw the fault by
+    default.
+    """
     NEEDS_SECOND_VERSION = "needs second version"
     """The fault needs a plan that names a second version of the brokers. If such a plan names no faults, every seed
     draws this one.
@@ -185,6 +189,8 @@ class PlanCapabilities:
     """Is True if producers of the workload can be turned into zombies."""
     groups: bool = False
     """Is True if the workload has consumer groups."""
+    loads: bool = False
+    """Is True if the workload has batch loads of its topics."""
     named: bool = False
     """Is True if some members of the workload's groups have an instance id."""
 

@@ -373,6 +373,16 @@ def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any])
     return "" if tried > 0 else f"process {zombie} did not go on writing"
 
 
+def load_was_killed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Return "" if processes of a load were killed, and another one took the place of each; else what is missing."""
+    kills = objects(seen.get("kills"))
+    if not kills:
+        return "no process of the load came to the moment"
+    gone = [(integer(each.get("process")), integer(each.get("followed_by"))) for each in kills]
+    alone = next((process for process, then in gone if min(process, then) < 0 or process == then), None)
+    return "" if alone is None else f"no process followed process {alone}"
+
+
 FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
 
 

@@ -35,9 +35,10 @@ BUT = " not "
 OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", COORDINATOR, "node", "random")
 """Lists the targets that are one broker."""
 MEMBER = "member"
-CLIENT_TARGETS = ("producer", "reader", MEMBER)
+LOAD = "load"
+CLIENT_TARGETS = ("producer", "reader", MEMBER, LOAD)
 """Lists the targets for faults of clients: any client of this kind, or `producer:N`. Each member of a group is a
-producer or a reader as well.
+producer or a reader as well, and each load is a reader.
 """
 
 
@@ -80,6 +81,7 @@ class WorkloadClients(NamedTuple):
     members: int = 0
     named: Sequence[int] = ()
     """Lists the numbers of the members that have an instance id."""
+    loads: int = 0
 
 
 class CoordinatorKeys(NamedTuple):
@@ -237,7 +239,8 @@ def check_clients(
     if kind not in CLIENT_TARGETS:
         return
     zombie = transactional and kind == "producer"
-    count = {"reader": clients.readers, MEMBER: clients.members}.get(kind, clients.producers)
+    counts = {"reader": clients.readers, MEMBER: clients.members, LOAD: clients.loads}
+    count = counts.get(kind, clients.producers)
     have: Sequence[int] = clients.zombies if zombie else clients.named if named else range(count)
     if argument and int(argument) not in have:
         listed = "" if not have else f"{kind}:{have[0]}" if len(have) == 1 else f"{kind}:{have[0]} to {kind}:{have[-1]}"

@@ -15,6 +15,7 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import (
     CLIENT_TARGETS,
     LINK_TARGET,
+    LOAD,
     MEMBER,
     NODE_TARGETS,
     ZONE_TARGET,
@@ -114,12 +115,13 @@ def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[st
 
 def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
     """Return errors if a fault of clients targets nodes, or another fault targets clients."""
-    of_client = FaultTrait.OF_CLIENTS in kind.traits
-    of_member = FaultTrait.NEEDS_MEMBERS in kind.traits
-    if of_clients(target) == of_client and (target.partition(":")[0] == MEMBER) == of_member:
-        return []
-    others = tuple(each for each in CLIENT_TARGETS if (each == MEMBER) == of_member)
-    return [f"{here}: target {target!r}: one of {', '.join(others if of_client else NODE_TARGETS)}"]
+    if FaultTrait.OF_CLIENTS not in kind.traits:
+        return [f"{here}: target {target!r}: one of {', '.join(NODE_TARGETS)}"] if of_clients(target) else []
+    own = {MEMBER: FaultTrait.NEEDS_MEMBERS, LOAD: FaultTrait.NEEDS_LOADS}
+    named = [each for each, trait in own.items() if trait in kind.traits]
+    allowed = named or [each for each in CLIENT_TARGETS if each not in own]
+    fits = target.partition(":")[0] in allowed
+    return [] if fits else [f"{here}: target {target!r}: one of {', '.join(allowed)}"]
 
 
 def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:

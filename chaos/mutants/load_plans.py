@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from squall.chaos.mutants.hunt_plans import Values
+from squall.chaos.mutants.hunt_plans import Values, fault
 from squall.chaos.mutants.txn_plans import SMALL, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -18,7 +18,6 @@ LOADED: Mapping[str, Any] = {
     "plain_rate": 0,
     "records_per_task": 4,
     "trigger_ms": 100,
-    "kills": 0,
 }
 """Holds the settings of the load, at read_committed."""
 
@@ -27,12 +26,12 @@ def load_plan(
     seed: int,
     faults: Sequence[Values],
     transactions: Iterable[Sequence[Any]],
-    kills: Iterable[tuple[float, str]] = (),
     **plan: Any,
 ) -> Plan:
-    """Return a plan of a small cluster with these faults, transactions (each made by `txn_plans.txn`) and kills (each a
-    time in s, and a moment of the load).
-    """
-    deaths = [[round(at_s, 3), -2, moment, 0, "kill"] for at_s, moment in kills]
-    workload = {**LOADED, **plan.pop("workload", {})}
-    return txn_plan(seed, faults, [*transactions, *deaths], workload=workload, **plan)
+    """Return a plan of a small cluster with these faults and transactions (each made by `txn_plans.txn`)."""
+    return txn_plan(seed, faults, transactions, workload={**LOADED, **plan.pop("workload", {})}, **plan)
+
+
+def load_kill(at_s: float, duration_s: float, moment: str, per_minute: int) -> Values:
+    """Return a fault that kills the load at this moment of its batches, so many times a minute."""
+    return fault(at_s, duration_s, "load_kill", "load", moment=moment, per_minute=per_minute)

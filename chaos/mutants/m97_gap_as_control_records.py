@@ -5,10 +5,11 @@ records, and passed over in silence.
 from __future__ import annotations
 
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.load_plans import load_plan
+from squall.chaos.mutants.load_plans import load_kill, load_plan
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series
 from squall.chaos.plans.plan import Plan
+from squall.workloads.kill_moments import PLANNED
 from squall.workloads.load.reading import RangeReader
 
 
@@ -27,8 +28,8 @@ def plan(seed: int) -> Plan:
     rng = draw(seed, "97")
     times = [1.0 + 0.7 * n + rng.uniform(0.0, 0.3) for n in range(6)]
     deletions = [fault(at_s, 0.3, "topics", "all", how="delete_records") for at_s in times]
-    kills = [(0.6 + 0.2 * n, "driver planned") for n in range(25)]
-    return load_plan(seed, deletions, series(rng, 6.0, every_s=0.06, aborts=0.1), kills, time_s=6.5)
+    kills = load_kill(0.6, 5.0, PLANNED, 300)
+    return load_plan(seed, [*deletions, kills], series(rng, 6.0, every_s=0.06, aborts=0.1), time_s=6.5)
 
 
 MUTANT = Mutant(
@@ -38,7 +39,7 @@ MUTANT = Mutant(
     source="SPARK-25005 (2018): a reader has to tell offsets without records from lost ones",
     replaces=(ReplacedFunction(RangeReader, "skip_to", skip_to),),
     expected=("poll-skip",),
-    faults=("topics",),
+    faults=("topics", "load_kill"),
     plan=plan,
     group=TRANSACTIONS,
     load="load",

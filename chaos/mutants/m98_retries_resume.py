@@ -5,10 +5,11 @@ read is lost. So the same range gives other records.
 from __future__ import annotations
 
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.load_plans import load_plan
+from squall.chaos.mutants.load_plans import load_kill, load_plan
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series
 from squall.chaos.plans.plan import Plan
+from squall.workloads.kill_moments import READING
 from squall.workloads.load.executor import TaskAttempt, TaskResult
 from squall.workloads.load.reading import ReadBatch
 
@@ -32,9 +33,8 @@ async def _take(self: TaskAttempt, found: list[ReadBatch]) -> None:
 
 def plan(seed: int) -> Plan:
     """Return a plan in which executors die in the middle of ranges."""
-    kills = [(0.5 + 0.3 * n, "executor reading") for n in range(8)]
     transactions = series(draw(seed, "98"), 3.0, every_s=0.1, aborts=0.1)
-    return load_plan(seed, [], transactions, kills, time_s=3.5)
+    return load_plan(seed, [load_kill(0.5, 2.5, READING, 200)], transactions, time_s=3.5)
 
 
 MUTANT = Mutant(
@@ -44,7 +44,7 @@ MUTANT = Mutant(
     source="Structured Streaming guide: a source must give the same records again",
     replaces=(ReplacedFunction(TaskAttempt, "run", run), ReplacedFunction(TaskAttempt, "_take", _take)),
     expected=("poll-skip", "int-poll-skip"),
-    faults=(),
+    faults=("load_kill",),
     plan=plan,
     group=TRANSACTIONS,
     load="load",

@@ -265,7 +265,7 @@ def _of_clients(plan: PlanParts, here: str, planned: FaultSpec) -> list[str]:
     transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
     named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.static_members)
     clients = WorkloadClients(
-        traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.static_members
+        traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.static_members, traffic.loads
     )
     return _refused(check_clients, planned.target, clients, here, transactional=transactional, named=named)
 
@@ -298,6 +298,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         transactional=bool(traffic.ids),
         zombies=bool(traffic.zombies),
         groups=bool(traffic.groups),
+        loads=bool(traffic.loads),
         named=bool(traffic.static_members),
     )
     if why := kind.refuse(fault.params, setting):

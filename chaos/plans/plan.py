@@ -32,6 +32,7 @@ from squall.chaos.plans.schedule import (
     likely,
     make_schedule,
     needed_load_s,
+    of_loads,
     of_one_broker,
     of_transactions,
 )
@@ -89,6 +90,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
         drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
         drawn += tuple(name for name in KINDS if bare.upgrade_to and _needs_second_version(name))
         drawn += () if external else of_transactions(bare.workload.traffic().zombies)
+        drawn += of_loads(bare.workload.traffic().loads)
         try:
             faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s, count=count)
         except FaultError:

@@ -38,7 +38,16 @@ def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
     """Return the kinds of faults that need transactional producers; empty if the workload has no such producers.
     zombies: the producers that such a fault can stop while a successor takes over their transactional id.
     """
-    return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
+    return _with_trait(FaultTrait.NEEDS_TRANSACTIONS) if zombies else ()
+
+
+def of_loads(loads: int) -> tuple[str, ...]:
+    """Return the kinds of faults that need batch loads; empty if the workload has no `loads`."""
+    return _with_trait(FaultTrait.NEEDS_LOADS) if loads else ()
+
+
+def _with_trait(trait: FaultTrait) -> tuple[str, ...]:
+    return tuple(kind.name for kind in KINDS.values() if trait in kind.traits)
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

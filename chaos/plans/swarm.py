@@ -7,7 +7,7 @@ and not by their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,7 +16,7 @@ from typing import Any
 from squall.chaos.draws import rng_for
 from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, FaultKind, FaultTrait, Params
 from squall.chaos.faults.kinds import KINDS as ALL
-from squall.chaos.faults.targets import CoordinatorKeys, minority_size
+from squall.chaos.faults.targets import LOAD, CoordinatorKeys, minority_size
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.group_scenes import GROUP_SCENES, TRANSACTIONAL_GROUP_SCENES, WAITS_S
 from squall.chaos.plans.landing import faults_conflict, landing
@@ -24,7 +24,7 @@ from squall.chaos.plans.late_scenes import LATE_SCENES
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.plans.scenes import SCENES, RarePathScene
-from squall.chaos.plans.schedule import coordinated, make_schedule, of_transactions
+from squall.chaos.plans.schedule import coordinated, make_schedule, of_loads, of_transactions
 from squall.workloads.registry import DEFAULT, SCENARIOS
 from squall.workloads.scenario import Scenario, SwarmCluster
 
@@ -40,7 +40,7 @@ BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
 """Lists kinds of faults that neither take nodes down nor conflict with other faults. Some seeds use them in addition,
 at any time.
 """
-NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
+NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE, LOAD_SHARE = 0.35, 0.1, 0.08, 0.25, 0.7
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
@@ -66,7 +66,7 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
     if time_s is None and (scene := _scene(seed, values["workload"])) is not None:
         values = _staged(values, scene)
-    return make_plan(values)
+    return make_plan({**values, "faults": [*values["faults"], *_of_loads(seed, values)]})
 
 
 def _scene(seed: int, table: Mapping[str, Any]) -> RarePathScene | None:
@@ -262,6 +262,18 @@ def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
     """
     found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
+
+
+def _of_loads(seed: int, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the faults of a plan's loads, for most seeds: one of each kind, which lasts for a large part of the load,
+    because it conflicts with no other fault.
+    """
+    traffic = SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic()
+    for number, name in enumerate(of_loads(traffic.loads), len(values["faults"])):
+        rng, kind, time_s = rng_for(seed, "swarm", name), ALL[name], values["time_s"]
+        if rng.random() < LOAD_SHARE:
+            at_s, duration_s = round(rng.uniform(0.5, 3.0), 2), round(rng.uniform(0.3, 0.8) * time_s, 2)
+            yield _listed(make_fault(number, at_s, duration_s, name, LOAD, kind.draw.params(rng)))
 
 
 def _enough_brokers(kind: FaultKind, nodes: int) -> bool:

@@ -42,7 +42,7 @@ from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
 from squall.checkers.anomalies.anomaly import OWN
 from squall.checkers.history import seal
 from squall.checkers.leaderships import EPOCHS
-from squall.workloads.control import AdminLog, LoadControls
+from squall.workloads.control import AdminLog
 from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import FinalReadResult
 from squall.workloads.libraries import ClientZone, LibraryClientFactory
@@ -390,9 +390,7 @@ class Run:
             recorder=recorder,
             counters=counters,
             stop=trio.Event(),
-            controls=LoadControls(
-                traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.static_members
-            ),
+            controls=traffic.controls(),
             envs=self.env,
             acknowledged=self._invariants.acknowledged if self._invariants else None,
             operations=with_warm_up_times(self.plan),

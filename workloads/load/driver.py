@@ -17,10 +17,10 @@ import trio
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
+from squall.workloads.kill_moments import IN_SINK, PLANNED, READ
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.load.executor import RESTART_S, LoadEnvironment, LoadExecutor, LoadTask, TaskResult
 from squall.workloads.load.figures import DRIVER, SINK
-from squall.workloads.load.kills import IN_SINK, PLANNED, READ
 from squall.workloads.load.microbatches import MicroBatchLog, PlannedBatch, PlannedRange
 from squall.workloads.load.ranges import OffsetRange
 from squall.workloads.load.reading import OffsetsGone, TopicRemade
@@ -150,6 +150,7 @@ class LoadDriver:
             zone=around.zone.name,
             process=around.process(DRIVER),
         )
+        around.kills.began(DRIVER, self._reader.process)
 
     def partitions_changed(self, now: Mapping[Place, int]) -> bool:
         """Return whether a partition of the load was deleted or made anew. Add new partitions to the load."""
@@ -186,7 +187,7 @@ class LoadDriver:
         return None
 
     def _dies(self, moment: str, batch: PlannedBatch) -> bool:
-        return self._around.hit(moment, self._reader.process, batch.number)
+        return self._around.dies(moment, DRIVER, self._reader.process, batch.number)
 
     async def _planned(self) -> list[PlannedRange]:
         """Return what the next batch can read; nothing if a leader does not answer. Partitions without anything new

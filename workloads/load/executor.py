@@ -17,9 +17,10 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.connection import VERSION
 from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.control import LoadHandle
+from squall.workloads.kill_moments import DONE, READING
 from squall.workloads.libraries import ClientZone
 from squall.workloads.load.fetching import read_range
-from squall.workloads.load.kills import DONE, READING
 from squall.workloads.load.microbatches import PlannedRange
 from squall.workloads.load.reading import CorruptBatch, LoadError, OffsetsGone, RangeReader, ReadBatch
 from squall.workloads.payload import NOT_KNOWN
@@ -44,8 +45,15 @@ class LoadEnvironment:
     consumer: ConsumerSettings
     number: int
     """Is the number of the load among the workload's readers."""
-    hit: Callable[[str, int, int], bool]
-    """Returns whether a kill hits now: takes the moment, the process and the number of the batch."""
+    kills: LoadHandle
+    stop: trio.Event
+    """Is set at the end of the workload. From then on nothing is killed, because the load must come to the end of its
+    topics.
+    """
+
+    def dies(self, moment: str, place: str, process: int, batch: int) -> bool:
+        """Return whether a fault kills the process at this place of the load, at this moment of this batch."""
+        return not self.stop.is_set() and self.kills.dies(moment, place, process, batch)
 
     def process(self, role: str, **more: object) -> int:
         """Add a process to the history. `role` is `driver` or `executor`, or `reader` for the sink of the load."""
@@ -126,20 +134,29 @@ class LoadExecutor:
     ) -> None:
         """Read ranges as one process of the history, until `life` is cancelled."""
         process = self._around.process(EXECUTOR, executor=self._number)
+        me = ExecutorProcess(f"executor {self._number}", process, life)
+        self._around.kills.began(me.place, process)
         while True:
             self._task = await tasks.receive()
-            done.send_nowait(await TaskAttempt(self._around, client, process, self._task, life).run())
+            done.send_nowait(await TaskAttempt(self._around, client, me, self._task).run())
             self._task = None
 
 
-class TaskAttempt:
-    """Reads the range of a task once. `life` is the cancel scope of the executor's process."""
+class ExecutorProcess(NamedTuple):
+    """Identifies a process of an executor."""
 
-    def __init__(
-        self, around: LoadEnvironment, client: Client, process: int, task: LoadTask, life: trio.CancelScope
-    ) -> None:
+    place: str
+    """Names the executor among the processes of its load (`LoadKill.place`)."""
+    number: int
+    life: trio.CancelScope
+
+
+class TaskAttempt:
+    """Reads the range of a task once, as a process of an executor."""
+
+    def __init__(self, around: LoadEnvironment, client: Client, executor: ExecutorProcess, task: LoadTask) -> None:
         self.task = task
-        self._around, self._client, self._process, self._life = around, client, process, life
+        self._around, self._client, self._executor, self._process = around, client, executor, executor.number
         self._span, self._part = task.planned.span, task.planned.part
         self._reader = RangeReader(self._span, around.consumer.isolation)
         self._position, self._began_ns = self._span.start, 0
@@ -203,8 +220,8 @@ class TaskAttempt:
         recorder.event("range_failed", **where, **span, why=f"{type(failure).__name__}: {failure}")
 
     async def _die_if_hit(self, moment: str) -> None:
-        if self._around.hit(moment, self._process, self.task.batch):
-            self._life.cancel()
+        if self._around.dies(moment, self._executor.place, self._process, self.task.batch):
+            self._executor.life.cancel()
             await self._around.env.sleep(0)
 
 

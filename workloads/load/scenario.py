@@ -1,10 +1,8 @@
-"""Defines the settings of the workload `load`: transactional producers, a plain one, and a load of their topics that is
-killed again and again.
-"""
+"""Defines the settings of the workload `load`: transactional producers, a plain one, and a load of their topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,10 +10,8 @@ from pydantic import Field
 
 from squall.broker.overriding import override
 from squall.workloads import swarm_draws
-from squall.workloads.load import kills
 from squall.workloads.load.section import section_of
-from squall.workloads.scenario import LoadProfile, Operation, RandomStreamFactory, SwarmCluster, Table
-from squall.workloads.transactions.operations import PlannedTransaction
+from squall.workloads.scenario import LoadProfile, RandomStreamFactory, SwarmCluster, Table
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 from squall.workloads.transactions.scenario import ISOLATIONS, TransactionalProducersLoad
 
@@ -30,13 +26,12 @@ TOPIC, PLAIN_TOPIC = "load-0", "load-plain-0"
 
 
 class BatchLoad(TransactionalProducersLoad):
-    """Loads the topics of transactional producers and of a plain one into a folder, as Spark's micro-batches do, while
-    the load's driver and executors are killed.
+    """Loads the topics of transactional producers and of a plain one into a folder, as Spark's micro-batches do. Faults
+    may kill the load's driver and executors.
     """
 
     TOPIC: ClassVar[str] = TOPIC
     PLAIN_TOPIC: ClassVar[str] = PLAIN_TOPIC
-    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = (*TransactionalProducersLoad.DRAW_ONLY_SETTINGS, "kills")
     RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
     MEANT_FOR: ClassVar[tuple[str, ...]] = ("poll-skip", "nonmonotonic-poll")
 
@@ -51,9 +46,6 @@ class BatchLoad(TransactionalProducersLoad):
     executors: int = Field(2, ge=1, le=16, description="Executors of the load, each of which reads a range at a time.")
     records_per_task: int = Field(20, ge=1, le=1_000_000, description="Offsets that one task of a batch reads.")
     trigger_ms: int = Field(500, ge=1, le=60_000, description="Pause of the load after each batch, in ms.")
-    kills: int = Field(
-        30, ge=0, le=600, description="How many times a minute the driver or an executor of the load is killed."
-    )
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -64,26 +56,12 @@ class BatchLoad(TransactionalProducersLoad):
     def traffic(self) -> LoadProfile:
         """Return the load's profile. Its last readers are the loads, one for each isolation level."""
         traffic = super().traffic()
-        return traffic._replace(readers=traffic.readers + len(self.levels))
+        return traffic._replace(readers=traffic.readers + len(self.levels), loads=len(self.levels))
 
     @override
     def longest_wait_s(self) -> float:
         """Return how long, in seconds, a sound cluster may keep clients waiting, a pause between batches included."""
         return super().longest_wait_s() + self.trigger_ms / 1000
-
-    @override
-    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[PlannedTransaction, ...]:
-        found = super().drawn(stream, begin_s, end_s)
-        return tuple(sorted([*found, *kills.drawn(stream("operations", "kills"), self.kills, begin_s, end_s)]))
-
-    @override
-    def wrong(self, operation: Operation) -> str:
-        return kills.wrong(operation) if operation.end == kills.KILL else super().wrong(operation)
-
-    @classmethod
-    @override
-    def simplifications(cls, operation: list[Any]) -> Iterator[list[Any]]:
-        return iter(()) if operation[-1] == kills.KILL else super().simplifications(operation)
 
     @classmethod
     @override
@@ -103,7 +81,6 @@ class BatchLoad(TransactionalProducersLoad):
             "executors": rng.randint(1, 3),
             "records_per_task": rng.choice((1, 3, 10, 1000)),
             "trigger_ms": rng.choice((200, 500, 1000)),
-            "kills": rng.choice((0, 20, 40)),
             "poll_pause_ms": rng.choice((20, 200)),
             "request_timeout_ms": rng.choice((1000, 3000)),
             "transaction_timeout_ms": rng.choice((1000, 2000, 4000, 4000)),
@@ -116,7 +93,6 @@ class BatchLoad(TransactionalProducersLoad):
     def start_readers(self, around: ScenarioEnvironment, nursery: trio.Nursery, began: float) -> None:
         from dataclasses import replace
 
-        from squall.workloads.group_progress import OperationSchedule
         from squall.workloads.load.driver import LoadSettings, RunningLoad
         from squall.workloads.load.executor import LoadEnvironment
 
@@ -124,12 +100,10 @@ class BatchLoad(TransactionalProducersLoad):
         settings = LoadSettings(self.topic_names(), self.executors, self.records_per_task, self.trigger_ms)
         for number, level in enumerate(self.levels, self.readers):
             env = around.own(f"load-{number}")
-            planned = None if around.operations is None else kills.of_load(around.operations)
-            agenda = OperationSchedule(planned or kills.always(env.rng, self.kills), began, late=planned is not None)
             consumer = replace(self.consumer_settings(), isolation=level)
-            hit = kills.PendingKills(agenda, around.recorder, env, around.stop).hit
             zone, client = around.zone(number), self.client_settings()
-            load = LoadEnvironment(env, zone, around.recorder, client, consumer, number, hit)
+            kills = around.controls.loads[number - self.readers]
+            load = LoadEnvironment(env, zone, around.recorder, client, consumer, number, kills, around.stop)
             nursery.start_soon(RunningLoad(around, load, settings).run)
 
     @override

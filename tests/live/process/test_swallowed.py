@@ -298,7 +298,7 @@ SWALLOWED_BY = {
         "test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_having_asked_for_it"
     ),
     **dict.fromkeys(
-        ("client", "zombie", "topics", "member_crash", "member_twin"),
+        ("client", "zombie", "topics", "member_crash", "member_twin", "load_kill"),
         "sim/world/test_swallowed_faults.py::test_a_fault_that_is_swallowed_has_not_landed",
     ),
 }

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from squall.chaos.mutants.load_plans import load_plan
+from squall.chaos.mutants.hunt_plans import Values
+from squall.chaos.mutants.load_plans import load_kill, load_plan
 from squall.chaos.mutants.txn_plans import txn
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import COMMIT, EXECUTOR, OK, POLL, SEND, History
+from squall.workloads.kill_moments import DONE, IN_SINK, MOMENTS, PLANNED, READ, READING
 from squall.workloads.load.figures import DRIVER, SINK
-from squall.workloads.load.kills import DONE, IN_SINK, MOMENTS, PLANNED, READ, READING
 
 pytestmark = pytest.mark.gate
 
@@ -24,14 +26,15 @@ TRANSACTIONS = [txn(0.1 + 0.2 * n, records=3, end=("commit", "abort", "commit")[
 COMMITTED = 30
 
 
-def run(folder: Path, faults: Any = (), kills: Any = (), **plan: Any) -> tuple[History, list[dict[str, Any]]]:
-    """Return the history of a valid run, and its events about the load."""
-    result = simulate(load_plan(4, faults, TRANSACTIONS, kills, time_s=4.0, **plan))
+def run(folder: Path, faults: Sequence[Values], **plan: Any) -> tuple[History, list[str], list[dict[str, Any]]]:
+    """Return the history of a valid run, why ranges could not be read, and the kills in the faults' evidence."""
+    result = simulate(load_plan(4, faults, TRANSACTIONS, time_s=4.0, **plan))
     assert result.verdict == "valid", result.reasons
-    with (save(result, folder, "run").path / "history.jsonl").open("rb") as file:
-        lines = [*file]
-    events = [event for event in map(json.loads, lines) if event.get("kind") in ("load_killed", "range_failed")]
-    return parse(lines), events
+    path = save(result, folder, "run").path
+    lines = (path / "history.jsonl").read_bytes().splitlines(keepends=True)
+    failed = [event["why"] for event in map(json.loads, lines) if event.get("kind") == "range_failed"]
+    last = {fault["id"]: fault for fault in map(json.loads, (path / "nemesis.jsonl").read_bytes().splitlines())}
+    return parse(lines), failed, [kill for fault in last.values() for kill in fault["evidence"].get("kills", [])]
 
 
 def reads(history: History, role: str) -> list[tuple[int, int, int]]:
@@ -53,8 +56,9 @@ def committed(history: History) -> set[int]:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_after_a_kill_at_any_moment_each_record_is_there_once(moment: str, tmp_path: Path) -> None:
-    history, events = run(tmp_path, kills=[(1.0, moment), (2.0, moment)])
-    assert [event["moment"] for event in events] == [moment] * 2
+    history, _, kills = run(tmp_path, [load_kill(at_s, 0.1, moment, 1) for at_s in (1.0, 2.0)])
+    assert [kill["moment"] for kill in kills] == [moment] * 2
+    assert all(kill["followed_by"] > kill["process"] for kill in kills)
     rows, read = reads(history, SINK), reads(history, EXECUTOR)
     found = Counter(value for *_, value in rows)
     assert len(committed(history)) == COMMITTED
@@ -72,7 +76,6 @@ def test_records_that_are_deleted_under_a_plan_end_a_load_and_another_one_begins
         {"at_s": 1.0 + 0.7 * n, "duration_s": 0.3, "action": "topics", "target": "all",
          "params": {"how": "delete_records"}} for n in range(3)
     ]  # fmt: skip
-    kills = [(0.6 + 0.1 * n, PLANNED) for n in range(20)]
-    history, events = run(tmp_path, faults, kills)
-    assert any("OffsetsGone" in event.get("why", "") for event in events)
+    history, failed, _ = run(tmp_path, [*faults, load_kill(0.6, 2.0, PLANNED, 600)])
+    assert any("OffsetsGone" in why for why in failed)
     assert processes(history, SINK) > 1

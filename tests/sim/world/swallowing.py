@@ -22,7 +22,7 @@ from squall.chaos.runtimes.sim.node import SimNode, _CrashPoint
 from squall.chaos.runtimes.sim.slowness import CpuShareLimits
 from squall.chaos.runtimes.sim.wires import SimLink, WireConnection
 from squall.workloads.client import admin, topics
-from squall.workloads.control import ClientHandle, ZombieRun
+from squall.workloads.control import ClientHandle, LoadHandle, ZombieRun
 from squall.workloads.groups.member_slot import MemberSlot, of_member
 from squall.workloads.transactions.process import TransactionalProcess
 from squall.workloads.transactions.writer import TransactionalWriter
@@ -299,6 +299,16 @@ def deaf_to_topics(patch: Patch) -> None:
 def immortal_client(patch: Patch) -> None:
     """Let the client's process continue after its crash."""
     patch.setattr(ClientHandle, "crash", lambda handle, who: handle.processes[-1])
+
+
+def immortal_load(patch: Patch) -> None:
+    """Let the processes of a load continue after they were killed."""
+    dies = LoadHandle.dies
+
+    def lives(*given: Any) -> bool:
+        return dies(*given) and False
+
+    patch.setattr(LoadHandle, "dies", lives)
 
 
 def restless_client(patch: Patch) -> None:

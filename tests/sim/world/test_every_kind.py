@@ -55,6 +55,7 @@ def plan_of(kind: FaultKind, seed: int, runtime: str = "sim") -> Plan:
     fault = drawn(kind, seed)
     more: dict[str, Any] = {"upgrade_to": "another"} if FaultTrait.NEEDS_SECOND_VERSION in kind.traits else {}
     load = TRANSACTIONS if FaultTrait.NEEDS_TRANSACTIONS in kind.traits else LOAD
+    load = {**TRANSACTIONS, "name": "load"} if FaultTrait.NEEDS_LOADS in kind.traits else load
     if FaultTrait.NEEDS_MEMBERS in kind.traits:
         load, more = MEMBERS, {**more, "cluster": {"nodes": 3, "settings": SCENARIOS["groups"].BROKERS}}
     workload = {**load, "topic_settings": OFTEN}

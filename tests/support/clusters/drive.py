@@ -30,7 +30,5 @@ async def drive(
 ) -> None:
     """Run a scenario until `stop` is set. Controls that are not given are replaced by ones that nothing uses."""
     traffic = scenario.traffic()
-    hands = controls or LoadControls(
-        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.static_members
-    )
+    hands = controls or traffic.controls()
     await scenario.run(ScenarioEnvironment(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

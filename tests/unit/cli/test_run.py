@@ -344,8 +344,8 @@ def test_an_isolation_that_there_is_not_is_refused_and_so_is_one_of_a_workload_w
     assert "'--isolation': 'serializable' is not one of 'read_committed', 'read_uncommitted', 'both'" in said
     (line,) = refused(capsys, command, "--isolation", "both")
     assert line == "--isolation: the workload appends has no such setting; these have: transactions, load"
-    line, asked = refused(capsys, command, "--kills", "3")
-    assert line == "--kills: the workload appends has no such setting; these have: load"
+    line, asked = refused(capsys, command, "--executors", "3")
+    assert line == "--executors: the workload appends has no such setting; these have: load"
     assert asked == "did you forget --workload load?"
 
 

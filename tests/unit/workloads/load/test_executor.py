@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from squall.workloads.client.client import Client
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.control import LoadHandle
 from squall.workloads.libraries import ClientZone
 from squall.workloads.load.executor import LoadEnvironment
 from tests.support.brokers.memory_env import FakeEnv
@@ -21,7 +22,8 @@ def environment(cluster: FakeCluster) -> LoadEnvironment:
     env: Any = FakeEnv(cluster, 1)
     nothing: Any = None
     zone = ClientZone("", [cluster.address(node) for node in cluster.node_ids])
-    return LoadEnvironment(env, zone, nothing, ClientSettings(), ConsumerSettings(), 0, nothing)
+    kills = LoadHandle("load 0")
+    return LoadEnvironment(env, zone, nothing, ClientSettings(), ConsumerSettings(), 0, kills, trio.Event())
 
 
 async def test_a_client_that_is_cancelled_as_it_starts_ends(clock: MockClock) -> None:
