@@ -65,7 +65,7 @@ SPENT = re.compile(r"virtual s in (\d+) CPU s; (\d+ of \d+) faults landed")
 SIGNATURE = re.compile(r"^ +(\d+ x .*, first by seed \d+)$", re.MULTILINE)
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 LANES = re.compile(r"^lanes: .*; (\d+) CPU s in (\d+) s$", re.MULTILINE)
-FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY) .*$", re.MULTILINE)
+FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY|ERROR) .*$", re.MULTILINE)
 
 
 class Called:
@@ -177,6 +177,10 @@ def show_gates(gates: int, runs_of_ci: int, hogs: int, of: Sitting, docs: Path, 
             called = Called(SQUALL, "test") if what == "gate" else _ci()
         add(GATES, [gate_row(what, hogs, called.said, called.code, called.wall_s, called.load)], of, docs)
         say(f"  exit code {called.code} after {called.wall_s:.0f} s")
+        if called.code:
+            with tempfile.NamedTemporaryFile("w", prefix="squall-gate-", suffix=".txt", delete=False) as output:
+                output.write(called.said)
+            say(f"  its output: {output.name}")
         wrong += [f"{what} {number}: exit code {called.code}"] if called.code else []
     return wrong
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import trio
 
     from squall.checkers.history.tables import History, RecordedFault
+    from squall.workloads.client.settings import ProducerSettings
     from squall.workloads.scenario import ScenarioEnvironment
     from squall.workloads.section import WorkloadSection
 
@@ -43,6 +45,7 @@ class BatchLoad(TransactionalProducersLoad):
     plain_rate: int = Field(
         10, ge=0, le=1000, description="Records per second of an additional plain producer, on its own topic; 0: none."
     )
+    plain_idempotence: bool = Field(True, description="The additional plain producer is idempotent.")
     executors: int = Field(2, ge=1, le=16, description="Executors of the load, each of which reads a range at a time.")
     records_per_task: int = Field(20, ge=1, le=1_000_000, description="Offsets that one task of a batch reads.")
     trigger_ms: int = Field(500, ge=1, le=60_000, description="Pause of the load after each batch, in ms.")
@@ -57,6 +60,10 @@ class BatchLoad(TransactionalProducersLoad):
         """Return the load's profile. Its last readers are the loads, one for each isolation level."""
         traffic = super().traffic()
         return traffic._replace(readers=traffic.readers + len(self.levels), loads=len(self.levels))
+
+    @override
+    def plain_settings(self) -> ProducerSettings:
+        return replace(super().plain_settings(), idempotence=self.plain_idempotence)
 
     @override
     def longest_wait_s(self) -> float:
@@ -85,14 +92,13 @@ class BatchLoad(TransactionalProducersLoad):
             "request_timeout_ms": rng.choice((1000, 3000)),
             "transaction_timeout_ms": rng.choice((1000, 2000, 4000, 4000)),
             "plain_rate": rng.choice((0, 3, 5)),
+            "plain_idempotence": rng.choice((True, False)),
             "topic_settings": swarm_draws.topic_settings(stream, drawn_cluster),
             **swarm_draws.fetch_sizes(stream),
         }
 
     @override
     def start_readers(self, around: ScenarioEnvironment, nursery: trio.Nursery, began: float) -> None:
-        from dataclasses import replace
-
         from squall.workloads.load.driver import LoadSettings, RunningLoad
         from squall.workloads.load.executor import LoadEnvironment
 

@@ -253,10 +253,14 @@ class TransactionalProducersLoad(Scenario):
                     env = around.own(f"producer-{number}")
                     writers.start_soon(TransactionalWriter(env, around, settings, number, began).run)
                 if self.plain_rate:
-                    rate, size, common = self.plain_rate, self.record_bytes, (settings.producer, settings.client)
+                    rate, size, common = self.plain_rate, self.record_bytes, (self.plain_settings(), settings.client)
                     writers.start_soon(plain.append, around, self.PLAIN_TOPIC, self.producers, rate, size, *common)
             around.readers.load_over()
         around.recorder.flush()
+
+    def plain_settings(self) -> ProducerSettings:
+        """Return the settings of the plain producer, which has no transactions."""
+        return self.producer_settings()
 
     def start_readers(self, around: ScenarioEnvironment, nursery: trio.Nursery, began: float) -> None:
         """Start the load's readers in `nursery`. `began` is env.mono() at the begin of the run."""

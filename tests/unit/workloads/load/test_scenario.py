@@ -22,3 +22,9 @@ def test_the_section_has_a_row_for_each_isolation_level() -> None:
     assert "1,200 rows in 4 batches; 100 were read again" in section.sentence
     assert section.tables[0].rows == [["read_committed", "4", "1,200", "2", "5", "1,300", "100"]]
     assert section_of({}) is None
+
+
+def test_only_the_plain_producer_can_be_without_idempotence() -> None:
+    load = BatchLoad.model_validate({**LOAD, "plain_idempotence": False})
+    assert load.producer_settings().idempotence
+    assert not load.plain_settings().idempotence
