@@ -65,7 +65,7 @@ SPENT = re.compile(r"virtual s in (\d+) CPU s; (\d+ of \d+) faults landed")
 SIGNATURE = re.compile(r"^ +(\d+ x .*, first by seed \d+)$", re.MULTILINE)
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 LANES = re.compile(r"^lanes: .*; (\d+) CPU s in (\d+) s$", re.MULTILINE)
-FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY|ERROR) .*$", re.MULTILINE)
+FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY|squall:) .*$", re.MULTILINE)
 
 
 class Called:
