@@ -92,7 +92,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         subscribed_topic_names: list[str] | None = None,
         subscribed_topic_regex: str | None = None,
         server_assignor: str | None = None,
-        topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = NEW,
+        topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
@@ -103,7 +103,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         self.subscribed_topic_names = subscribed_topic_names
         self.subscribed_topic_regex = subscribed_topic_regex
         self.server_assignor = server_assignor
-        self.topic_partitions = [] if topic_partitions is NEW else topic_partitions
+        self.topic_partitions = topic_partitions
 
 
 def _read_consumer_group_heartbeat_request_topic_partitions_0(

@@ -348,7 +348,7 @@ class MemberMetadata(Structure):
         group_instance_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
-        rebalance_timeout: int = 0,
+        rebalance_timeout: int = -1,
         session_timeout: int = 0,
         subscription: bytes = b"",
         assignment: bytes = b"",
@@ -427,7 +427,7 @@ def _read_member_metadata_0(view: memoryview, at: int) -> tuple[MemberMetadata, 
     o.assignment = view[at : at + n].tobytes()
     at += n
     o.group_instance_id = None
-    o.rebalance_timeout = 0
+    o.rebalance_timeout = -1
     return o, at
 
 

@@ -61,10 +61,10 @@ class ListPartitionReassignmentsRequest(Message):
     def __init__(
         self,
         timeout_ms: int = 60000,
-        topics: list[ListPartitionReassignmentsTopics] | None = NEW,
+        topics: list[ListPartitionReassignmentsTopics] | None = None,
     ) -> None:
         self.timeout_ms = timeout_ms
-        self.topics = [] if topics is NEW else topics
+        self.topics = topics
 
 
 def _read_list_partition_reassignments_topics_0(

@@ -109,6 +109,7 @@ class TransactionLogValue(Message):
         "previous_producer_id",
         "next_producer_id",
         "producer_epoch",
+        "next_producer_epoch",
         "transaction_timeout_ms",
         "transaction_status",
         "transaction_partitions",
@@ -127,6 +128,7 @@ class TransactionLogValue(Message):
         previous_producer_id: int = -1,
         next_producer_id: int = -1,
         producer_epoch: int = 0,
+        next_producer_epoch: int = -1,
         transaction_timeout_ms: int = 0,
         transaction_status: int = 0,
         transaction_partitions: list[PartitionsSchema] | None = NEW,
@@ -138,6 +140,7 @@ class TransactionLogValue(Message):
         self.previous_producer_id = previous_producer_id
         self.next_producer_id = next_producer_id
         self.producer_epoch = producer_epoch
+        self.next_producer_epoch = next_producer_epoch
         self.transaction_timeout_ms = transaction_timeout_ms
         self.transaction_status = transaction_status
         self.transaction_partitions = [] if transaction_partitions is NEW else transaction_partitions
@@ -225,6 +228,7 @@ def _read_transaction_log_value_0(view: memoryview, at: int) -> tuple[Transactio
     at += 16
     o.previous_producer_id = -1
     o.next_producer_id = -1
+    o.next_producer_epoch = -1
     o.client_transaction_version = 0
     return o, at
 
@@ -234,6 +238,8 @@ def _write_transaction_log_value_0(o: TransactionLogValue, w: Write) -> None:
         raise absent("previous_producer_id")
     if o.next_producer_id != -1:
         raise absent("next_producer_id")
+    if o.next_producer_epoch != -1:
+        raise absent("next_producer_epoch")
     if o.client_transaction_version:
         raise absent("client_transaction_version")
     w(_pack_qhib(o.producer_id, o.producer_epoch, o.transaction_timeout_ms, o.transaction_status))
@@ -269,6 +275,7 @@ def _read_transaction_log_value_1(view: memoryview, at: int) -> tuple[Transactio
     o.previous_producer_id = -1
     o.next_producer_id = -1
     o.client_transaction_version = 0
+    o.next_producer_epoch = -1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -288,6 +295,11 @@ def _read_transaction_log_value_1(view: memoryview, at: int) -> tuple[Transactio
             at += 2
             if at != stop:
                 raise tag_size(2)
+        elif tag == 3:
+            (o.next_producer_epoch,) = _unpack_h(view, at)
+            at += 2
+            if at != stop:
+                raise tag_size(3)
         else:
             at = stop
     return o, at
@@ -316,6 +328,10 @@ def _write_transaction_log_value_1(o: TransactionLogValue, w: Write) -> None:
         parts = []
         parts.append(_pack_h(o.client_transaction_version))
         tags.append(tagged(2, b"".join(parts)))
+    if o.next_producer_epoch != -1:
+        parts = []
+        parts.append(_pack_h(o.next_producer_epoch))
+        tags.append(tagged(3, b"".join(parts)))
     w(UVARINT[len(tags)])
     for content in tags:
         w(content)

@@ -11,18 +11,21 @@ import datetime
 import io
 import sys
 from functools import cache
+from pkgutil import resolve_name
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
+from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 from kio.serial._introspect import classify_field, is_optional
+from kio.static.constants import EntityType
 
 from squall.broker.protocol import apis
 from squall.broker.protocol.codegen.build import CONSUMER_PROTOCOL, CONTROL_RECORDS
-from squall.broker.protocol.codegen.from_kio import kio_classes, our_name
+from squall.broker.protocol.codegen.source import snake
 from squall.broker.protocol.wire import Message
 
 
@@ -34,6 +37,25 @@ class Subject(NamedTuple):
 
     def __repr__(self) -> str:
         return self.ours.__name__
+
+
+def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
+    """Return the classes of the library kio for one message, by version. `kind` is "request", "response" or "data"."""
+    entity = EntityType[kind]
+    found: dict[int, type[Any]] = {}
+    for version, by_kind in sorted(schema_name_map[module].items()):
+        target = by_kind.get(entity)
+        if target is not None:
+            found[int(version)] = resolve_name(target)
+    return found
+
+
+def our_name(field: dataclasses.Field[Any]) -> str:
+    """Return a field's name in the generated classes: Kafka's, in snake case. kio drops the unit if the field's type
+    has one ("throttle_time" for "throttle_time_ms"), and puts an underscore behind names that Python uses.
+    """
+    kind = field.metadata.get("kafka_type", "")
+    return field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name.rstrip("_")
 
 
 @cache
@@ -48,11 +70,10 @@ def subjects() -> tuple[Subject, ...]:
     for module, sources in (
         (control_records, CONTROL_RECORDS),
         (consumer_protocol, CONSUMER_PROTOCOL),
-        (default_principal, ("default_principal_data",)),
+        (default_principal, ("DefaultPrincipalData",)),
     ):
         for source in sources:
-            classes = kio_classes(source, "data")
-            found.append(Subject(getattr(module, next(iter(classes.values())).__name__), classes))
+            found.append(Subject(getattr(module, source), kio_classes(snake(source), "data")))
     return tuple(found)
 
 

@@ -11,8 +11,8 @@ from kio.schema.index import api_key_map
 
 from squall.broker.protocol import apis, errors, header
 from squall.broker.protocol.apis import APIS, ApiKey
-from squall.broker.protocol.codegen.from_kio import kio_classes
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from tests.property.protocol.kio_messages import kio_classes
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
