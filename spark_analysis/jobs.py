@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from squall.checkers import analysis, metrics
 from squall.checkers.analysis import ANOMALIES, Analysis
+from squall.checkers.anomalies.check import SparkDriverSearch, WitnessQuery, WitnessRule
 from squall.checkers.anomalies.registry import IN_HISTORY
 from squall.checkers.engines import SPARK
 from squall.checkers.findings import Finding
@@ -35,7 +35,7 @@ from squall.checkers.metrics import MeasurementContext, MeasurementRow, StuckLim
 from squall.checkers.signs import RunCircumstances
 from squall.checkers.stages import CONVERT, LOOK, READY, START
 from squall.spark_analysis import measures, session, signs, views, witnesses
-from squall.spark_analysis.query import Query, SparkDriverSearch, WitnessQuery, WitnessRule, statement, views_of
+from squall.spark_analysis.query import statement, views_of
 from squall.spark_analysis.short_history import write_short_history
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def run_queries(
     `circumstances` are what happened in the run that may explain findings. Parquet files with all witnesses are written
     to `out`. If there are at most `few` witnesses, the driver takes them all (`witnesses.collect`).
     """
-    found = [each for query in _queries() for each in query(converted)]
+    found = [each for check in IN_HISTORY for each in check.queries(converted)]
     kept = []
     for name in views.in_order({*views_of(found), *measures.views(context), *signs.views(circumstances)}):
         view = views.VIEWS.get(name)
@@ -212,13 +212,6 @@ def run_queries(
             table.unpersist()
     rows = (row for table in measured for row in witnesses.rows(table))
     return findings, [measures.taken(*row) for row in rows]
-
-
-def _queries() -> list[Query]:
-    """Return the Spark queries of all anomalies that a history can show. Each comes from the module of
-    `squall.spark_analysis.queries` that has the name of the anomalies' module.
-    """
-    return [import_module(f"squall.spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
 
 
 def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:

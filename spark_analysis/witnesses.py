@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from squall.checkers.anomalies.check import SparkDriverSearch
 from squall.checkers.findings import Finding, Witness, counted, findings_of, places_kept
 from squall.checkers.leaderships import EVER
 from squall.checkers.signs import RunCircumstances
-from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, SparkDriverSearch, TooManyRows
+from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, TooManyRows
 from squall.spark_analysis.signs import bounds, signed
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    AnomalyCheck,
     AnomalyDefinition,
     AnomalyFamily,
     HistoryNeed,
     HistoryViews,
 )
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule, has_transactions
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
@@ -46,4 +47,22 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("G1a", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(history: ConversionResult) -> Queries:
+    if not has_transactions(history):
+        return []
+    return [
+        WitnessRule(
+            "committed_reads",
+            "never_commits",
+            "'G1a'",
+            evidence=f"if(late_commit, '{LATE_END}', if(final, 'final', 'reads'))",
+            off="off",
+            val="val",
+            op="txn",
+            proc="txn_proc",
+            other="op",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

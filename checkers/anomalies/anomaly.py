@@ -15,12 +15,11 @@ finding carries its evidence:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from squall.checkers.findings import Witness
 from squall.checkers.history.tables import History
 
 FINAL = "final"
@@ -116,27 +115,3 @@ class HistoryViews:
         if make not in self._views:
             self._views[make] = make(self.history)
         return cast(T, self._views[make])
-
-
-AnomalyFinder = Callable[[HistoryViews], Iterable[Witness]]
-"""Is the type of a reference finder, which is simple and slow: it is the oracle of the Spark query, and fit for up to
-about a million records.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class AnomalyCheck:
-    """Describes which anomalies one module looks for, and its finder."""
-
-    module: str
-    """Is the `__name__` of the module that defines this check."""
-    anomalies: tuple[AnomalyDefinition, ...]
-    find: AnomalyFinder | None = None
-    """Finds the anomalies in a history; None if something other than a history shows them."""
-    exists: bool = True
-    """Is False if nothing looks for these anomalies yet."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that the module, its Spark query and its tests share."""
-        return self.module.rpartition(".")[2]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -33,4 +35,12 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
         yield Witness("corrupt", "", log.partition.part, off, -1, op, -1, -1)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(history: ConversionResult) -> Queries:
+    return (
+        [WitnessRule("places", "val < 0 and is_read = 1", "'corrupt'", off="off", op="read_op")]
+        if history.corrupt
+        else []
+    )
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import (
-    JEPSEN,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import JEPSEN, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule, has_transactions
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
@@ -45,4 +40,22 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("dirty-read", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(history: ConversionResult) -> Queries:
+    if not has_transactions(history):
+        return []
+    return [
+        WitnessRule(
+            "committed_reads",
+            "not never_commits and first <= te",
+            "'dirty-read'",
+            evidence=f"if(late_commit, '{LATE_END}', '')",
+            off="off",
+            val="val",
+            op="txn",
+            proc="txn_proc",
+            other="op",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -34,9 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.anomalies.group_positions import positions_of
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.group_tables import PartitionOwnership
 from squall.checkers.history.groups import session_ns
 from squall.checkers.history.tables import ClientProcess
@@ -100,4 +102,28 @@ def _one_generation(
     return shared and abs(one.told - other.told) < session_ns(sooner)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+with named as (
+  select proc, coalesce(get_json_object(settings, '$.instance'), '') instance,
+         1000000L * coalesce(try_cast(get_json_object(settings, '$.session_timeout_ms') as bigint), 0L) session
+  from processes),
+own as (
+  select h.*, n.instance, n.session from holds h join partitions p on p.part = h.part join named n on n.proc = h.proc
+  where not p.deleted)
+select 'dual-ownership' anomaly, '' evidence, b.part, b.pos off, -1L val, -1L op, bigint(b.proc) proc,
+       bigint(a.proc) other
+from own a join own b on a.`group` = b.`group` and a.part = b.part and a.proc <> b.proc
+where (a.t0 < b.t0 or (a.t0 = b.t0 and a.proc < b.proc)) and (
+  (a.proved >= b.t0 and b.proved >= b.t0
+    and not (a.t0 < b.t0 and b.t0 <= b.t1 and b.t1 < a.told and a.told <= a.proved))
+  or (a.last_gen = b.last_gen and a.last_gen >= 0 and (a.t1 < 0 or a.t1 > b.t0)
+      and (a.instance <> b.instance or a.instance = '')
+      and abs(a.told - b.told) < if(a.told <= b.told, a.session, b.session)))
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("holds", "partitions", "processes"))] if history.holds else []
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -8,14 +8,15 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    AnomalyCheck,
     AnomalyDefinition,
     AnomalyFamily,
     HistoryNeed,
     HistoryViews,
 )
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -49,4 +50,19 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
                 break
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(_: ConversionResult) -> Queries:
+    return [
+        WitnessRule(
+            "judged",
+            "final_min < final_max or read_min < read_max",
+            "'duplicate'",
+            evidence="if(final_min < final_max, 'final', 'reads')",
+            off="if(final_min < final_max, final_max, read_max)",
+            val="val",
+            proc="producer",
+            other="if(final_min < final_max, final_min, read_min)",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LATE_END
 
 EOS = "KIP-98, KIP-447: outputs and the positions of their inputs are committed together, or not at all"
@@ -45,4 +47,24 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             )
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+with visible as (
+  select o.*, coalesce(t.late_commit, false) late
+  from made o left join txn_values t on t.val = o.val where o.off >= 0),
+numbered as (
+  select *, row_number() over (partition by `group`, src order by op) nth,
+         first_value(val) over (partition by `group`, src order by op) first,
+         max(late) over (partition by `group`, src) any_late
+  from visible)
+select 'eos-duplicate' anomaly, if(any_late, 'late end', '') evidence, part, off, val, op, bigint(proc) proc,
+       first other
+from numbered left anti join twice on twice.val = src
+where nth > 1
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("made", "twice", "txn_values"))] if history.outputs else []
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

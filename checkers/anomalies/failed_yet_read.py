@@ -8,14 +8,15 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    AnomalyCheck,
     AnomalyDefinition,
     AnomalyFamily,
     HistoryNeed,
     HistoryViews,
 )
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.logs import logs_of, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import FAIL
 
 ANOMALIES = (
@@ -46,4 +47,19 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 yield witness("failed-yet-read", value, max(places), min(value.read_at), evidence)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(_: ConversionResult) -> Queries:
+    return [
+        WitnessRule(
+            "judged",
+            "sent = 1 and st = 1 and read_min is not null",
+            "'failed-yet-read'",
+            evidence="if(final_min is not null, 'final', 'reads')",
+            off="coalesce(final_max, read_max)",
+            val="val",
+            proc="producer",
+            other="read_min",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

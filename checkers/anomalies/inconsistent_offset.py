@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import (
-    JEPSEN,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import JEPSEN, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, logs_of
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
@@ -49,4 +44,19 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield Witness("inconsistent-offset", EVIDENCE[second_best], *where, stands)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+# `level` is 0 for an acknowledgement, 1 for a read, 2 for a final read, as in `logs.EVIDENCE`.
+SQL = """
+select 'inconsistent-offset' anomaly, if(finals > 1, 'final', if(reads > 1, 'reads', 'acks')) evidence,
+       part, off, displaced.val val, displaced.op op, shiftright(displaced.val, 40) proc, stands.val other
+from (select part, off, sum(is_final) finals, sum(is_read) reads, count(*) n,
+             min(struct(is_read + is_final as level, val, coalesce(send_op, read_op) as op)) displaced,
+             max(struct(is_read + is_final as level, val)) stands
+      from places where off >= 0 and val >= 0 group by part, off having n > 1)
+"""
+
+
+def _queries(_: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("places",))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

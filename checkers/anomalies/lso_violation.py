@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -44,4 +46,36 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("lso-violation", READ_ABOVE, *where, each.last_off)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(_: ConversionResult) -> Queries:
+    return [
+        WitnessRule(
+            "told",
+            "hw >= 0 and lso > hw",
+            "'lso-violation'",
+            evidence="'above the high watermark'",
+            off="lso",
+            proc="proc",
+            other="hw",
+        ),
+        WitnessRule(
+            "told",
+            "lso >= 0 and iso = 1 and last_off >= lso",
+            "'lso-violation'",
+            evidence="'read at or above it'",
+            off="lso",
+            proc="proc",
+            other="last_off",
+        ),
+        WitnessRule(
+            "told",
+            "hw >= 0 and last_off >= hw",
+            "'lso-violation'",
+            evidence="'read at or above the high watermark'",
+            off="hw",
+            proc="proc",
+            other="last_off",
+        ),
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

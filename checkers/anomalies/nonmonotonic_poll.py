@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import (
-    IN_ORDER,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import IN_ORDER, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.reads import consecutive_reads, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -52,4 +47,20 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield witness("nonmonotonic-poll", before, after)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(history: ConversionResult) -> Queries:
+    if not history.holes:
+        return []
+    return [
+        WitnessRule(
+            "records",
+            "kind = 1 and before >= 0 and off <= before",
+            "concat(if(inside = 1, 'int-', ''), 'nonmonotonic-poll')",
+            off="off",
+            val="val",
+            proc="proc",
+            other="before",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily
+from squall.checkers.anomalies.check import AnomalyCheck
 from squall.checkers.findings import Finding, Witness, findings_of
 from squall.checkers.history.tables import ObservedPartition
 

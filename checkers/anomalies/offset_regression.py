@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery, WitnessRule
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LISTED, LISTED_START, ReportedBounds
 
 ANOMALIES = (
@@ -93,4 +95,33 @@ def _log_starts(reported: list[ReportedBounds]) -> Iterator[Witness]:
                 )
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+LOG_STARTS = f"""
+select 'offset-regression' anomaly, 'log start' evidence, listed.part, listed.log_start off, -1L val, listed.op,
+       listed.proc, max(before.log_start) other
+from told listed join told before on before.part = listed.part and before.epoch = listed.epoch
+  and before.t1 < listed.t0 and before.log_start > listed.log_start
+where listed.kind = {LISTED_START} and listed.epoch >= 0
+group by listed.part, listed.log_start, listed.op, listed.proc
+"""
+
+
+def _queries(_: ConversionResult) -> Queries:
+    return [
+        WitnessQuery(LOG_STARTS, ("told",)),
+        *(_mark(mark, name) for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))),
+    ]
+
+
+def _mark(mark: str, name: str) -> WitnessRule:
+    return WitnessRule(
+        "told",
+        f"{mark} >= 0 and {mark} < {mark}_before",
+        "'offset-regression'",
+        evidence=f"'{name}'",
+        off=mark,
+        proc="proc",
+        other=f"{mark}_before",
+    )
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

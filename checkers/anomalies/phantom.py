@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -34,4 +36,8 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield Witness("phantom", "", value.part, min(value.read_at), value.val, value.op, -1, -1)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(_: ConversionResult) -> Queries:
+    return [WitnessRule("judged", "sent = 0", "'phantom'", off="read_min", val="val")]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import (
-    IN_ORDER,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import IN_ORDER, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery, has_transactions
 from squall.checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -64,4 +59,68 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("poll-skip", "", empty.part, empty.off, -1, empty.op, empty.proc, empty.before)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+with order_of as (
+  select part, off, lead(off) over (partition by part order by off) next
+  from (select distinct part, off from places where off >= 0))
+select concat(if(inside = 1, 'int-', ''), 'poll-skip') anomaly, '' evidence, o.part, o.off, val, op,
+       bigint(proc) proc, before other
+from (select * from records where kind = 1 and before >= 0 and off > before + 1) o
+join order_of n on n.part = o.part and n.off = o.before join partitions p on p.part = o.part
+where next < o.off and not compacted
+"""
+"""Selects the witnesses among returned records. The converter stores for each record the offset that its reader got
+before it (`before`), so no sort of all reads is needed. Only a record that does not follow `before` directly is
+compared with the known offsets of its partition (`order_of`).
+"""
+
+
+WITH_TRANSACTIONS = """
+with at as (
+  select part, off, 0 iso from places where off >= 0
+  union
+  select p.part, p.off, 1 iso from places p left join txn_values t on t.val = p.val
+  where p.off >= 0 and (t.val is null or (t.committed and not t.late_abort))
+  union
+  select part, off, 1 iso from records where kind = 1 and iso = 1),
+order_of as (select part, off, iso, lead(off) over (partition by part, iso order by off) next from at)
+select concat(if(inside = 1, 'int-', ''), 'poll-skip') anomaly, '' evidence, o.part, o.off, val, op,
+       bigint(proc) proc, before other
+from (select * from records where kind = 1 and before >= 0 and off > before + 1) o
+join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
+where next < o.off and not compacted
+"""
+"""Selects the witnesses among returned records in a history with transactions, while `SQL` is for a history without. A
+read_committed reader may skip records of transactions whose commit was not acknowledged, or which a late EndTxn may
+have aborted.
+"""
+
+
+PASSAGES = """
+union all
+select 'poll-skip' anomaly, '' evidence, e.part, e.off, -1L val, op, bigint(proc) proc, before other
+from (
+  select r.part, r.off, r.iso, r.op, r.idx, r.proc, r.before,
+         explode(sequence(r.before, least(r.off - 1, p.seen))) passed
+  from records r join partitions p on p.part = r.part
+  where r.kind = 2 and r.before >= 0 and r.before <= p.seen and not p.compacted) e
+join order_of n on n.part = e.part and n.off = e.passed{same_level}
+group by e.part, e.off, op, e.idx, proc, before
+"""
+"""Is appended to SQL or WITH_TRANSACTIONS. Selects polls that moved the reader past records which they did not return:
+before the first returned record, after the last one, or in a poll that returned none. Records above the highest offset
+that any reader saw do not count. The placeholder `same_level` is a condition on isolation levels, which only
+WITH_TRANSACTIONS needs.
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    if not history.holes:
+        return []
+    if has_transactions(history):
+        sql = WITH_TRANSACTIONS + PASSAGES.format(same_level=" and n.iso = e.iso")
+        return [WitnessQuery(sql, ("records", "places", "partitions", "txn_values"))]
+    return [WitnessQuery(SQL + PASSAGES.format(same_level=""), ("records", "places", "partitions"))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

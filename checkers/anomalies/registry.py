@@ -40,7 +40,8 @@ from squall.checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from squall.checkers.anomalies.anomaly import OWN, PROGRAM, AnomalyCheck, AnomalyDefinition, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, AnomalyDefinition, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_activity import GroupActivity
 from squall.checkers.history.tables import ClientProcess, History, ObservedPartition
@@ -91,7 +92,7 @@ LOSS: tuple[str, ...] = tuple(anomaly.name for anomaly in loss.ANOMALIES)
 """Names the anomalies in which an acknowledged record is gone."""
 
 IN_HISTORY: tuple[AnomalyCheck, ...] = tuple(check for check in CHECKS if check.find)
-"""Lists the checks whose anomalies a history shows; each has a Spark query of the same name."""
+"""Lists the checks whose anomalies a history shows; each has a finder and Spark queries."""
 
 
 MIN_OUTPUTS_PER_INPUT = 0.5

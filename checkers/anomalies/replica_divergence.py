@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily
+from squall.checkers.anomalies.check import AnomalyCheck
 from squall.checkers.findings import Finding, Witness, findings_of, from_json, to_json
 from squall.checkers.history.tables import ObservedPartition, int64
 

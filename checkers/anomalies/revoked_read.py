@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.group_tables import REVOKED, PartitionOwnership
 from squall.checkers.history.tables import POLL
 
@@ -42,4 +44,16 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("revoked-read", "", record.part, record.off, record.val, record.op, record.proc, -1)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = f"""
+with held as (select *, lead(t0) over (partition by proc, part order by t0) next from holds)
+select 'revoked-read' anomaly, '' evidence, r.part, r.off, r.val, r.op, bigint(r.proc) proc, -1L other
+from records r join held h on h.proc = r.proc and h.part = r.part
+where r.kind = 1 and r.final = 0 and h.how = {REVOKED} and h.t1 < r.t1 and coalesce(r.t1 < h.next, true)
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("holds", "records"))] if history.holds else []
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -6,16 +6,11 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import (
-    JEPSEN,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import JEPSEN, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, ObservedValue, logs_of, sent, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
@@ -95,4 +90,41 @@ def _last_copy(value: ObservedValue) -> int:
     return max(value.read_at, default=-1)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+with handed as (
+  select part, val, op, producer, off, level,
+         if(judged_from > 0, greatest(off + 1, coalesce(read_max, -1L)), off + 1) ahead_of
+  from (
+    select *, if(retired, acked_at, coalesce(final_min, read_min, acked_at)) off,
+           case when retired then acked_read when final_min is not null then 2 when read_min is not null then 1 else 0
+           end level
+    from (
+      select *, acked_at >= 0 and acked_at < judged_from and final_min is not null and acked_final = 0 retired
+      from judged where sent = 1 and st <> 1))
+  where off >= 0),
+compared as (
+  select *, max(off) over (partition by part, producer order by op rows between unbounded preceding and 1 preceding)
+            highest,
+         min(ahead_of) over later least_acked, min(if(level > 0, ahead_of, null)) over later least_read,
+         min(if(level > 1, ahead_of, null)) over later least_final
+  from handed
+  window later as (partition by part, producer order by op desc rows between unbounded preceding and 1 preceding)),
+counted as (
+  select *, count_if(ahead_of <= highest) over (partition by part, producer) overtook,
+         case when level > 1 and least_final <= off then 'final' when level > 0 and least_read <= off then 'reads'
+              when least_acked <= off then 'acks' end evidence
+  from compared)
+select 'send-reorder' anomaly, evidence, part, off, val, op, producer proc, overtook other
+from counted where evidence is not null
+"""
+"""Selects each record whose offset is above that of a record which the same producer sent later. The window `later`
+sorts a producer's sends in descending order, so that all later sends are preceding rows: Spark needs quadratic time for
+a frame of all following rows.
+"""
+
+
+def _queries(_: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("judged",))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

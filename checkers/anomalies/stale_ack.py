@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import (
-    ACKS,
-    FINAL,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import ACKS, FINAL, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.anomalies.logs import ObservedLog, logs_of, sent, witness
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -67,4 +61,29 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield found._replace(proc=-1) if stands else found
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+select 'stale-ack' anomaly, if(final, 'final', 'acks') evidence, part, acked_at off, val, op,
+       if(final or acked_final = 0, producer, -1L) proc, if(final, standing_highest, highest) other
+from (
+  select *, acked_final = 1 and acked_at <= coalesce(standing_highest, -1L) final
+  from (
+    select *, max(if(is_ack = 1, acked_at, null)) over earlier highest,
+           max(if(is_ack = 1 and acked_final = 1, acked_at, null)) over earlier standing_highest
+    from (
+      select part, val, op, producer, acked_at, acked_final, inline(array(
+               named_struct('t', t0, 'is_ack', 0), named_struct('t', t1, 'is_ack', 1)))
+      from standing where sent = 1 and acked and acked_at >= 0)
+    window earlier as (partition by part order by t, is_ack rows between unbounded preceding and 1 preceding))
+  where is_ack = 0)
+where final or acked_at <= coalesce(highest, -1L)
+"""
+"""Selects the witnesses: sends whose acknowledged offset is not above all offsets that were acknowledged before the
+send was invoked. An acknowledgement at the very time of the invocation does not count.
+"""
+
+
+def _queries(_: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("standing",))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

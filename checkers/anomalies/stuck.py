@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import FINAL, AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed
+from squall.checkers.anomalies.anomaly import FINAL, AnomalyDefinition, AnomalyFamily, HistoryNeed
+from squall.checkers.anomalies.check import AnomalyCheck
 from squall.checkers.findings import Finding, Witness, findings_of
 from squall.checkers.history.tables import ClientProcess, ObservedPartition
 from squall.checkers.metrics import (

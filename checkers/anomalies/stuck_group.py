@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 from squall.checkers.history.values import AFTER_HEALING
 
@@ -86,4 +88,35 @@ def _got(history: History, members: dict[int, int], send: RecordRow, until: int)
     )
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = f"""
+with sent as (
+  select r.part, min(struct(r.op, r.off, r.val, r.t1)) first from records r join processes p on p.proc = r.proc
+  where r.kind = 0 and r.st = 0 and r.off >= 0 and contains(p.settings, '"{AFTER_HEALING}"') group by r.part),
+members as (
+  select h.`group` grp, h.proc, min(h.t0) t0, max(p.last_t) last_t,
+         coalesce(max(try_cast(get_json_object(p.settings, '$.session_timeout_ms') as bigint)), 0L) session_ms,
+         coalesce(max(try_cast(get_json_object(p.settings, '$.max_poll_interval_ms') as bigint)), 0L) polls_ms
+  from holds h join processes p on p.proc = h.proc group by h.`group`, h.proc),
+limits as (
+  select grp, 1000000L * max(
+    if(session_ms > 0, greatest({SESSIONS} * session_ms, {REBALANCES} * (session_ms + polls_ms)), 0L)) ns
+  from members group by grp),
+wanted as (
+  select l.grp, s.part, s.first.*, l.ns, s.first.t1 + l.ns until
+  from (select distinct `group` grp, part from holds) h join limits l on l.grp = h.grp join sent s on s.part = h.part
+  join partitions p on p.part = h.part
+  where l.ns > 0 and s.first.off >= p.judged_from)
+select 'stuck-group' anomaly, '' evidence, part, off, val, op, -1L proc, ns other
+from wanted w
+where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m.last_t >= w.until)
+  and not exists (
+    select 1 from records r join members m on m.proc = r.proc
+    where m.grp = w.grp and r.kind = 1 and r.part = w.part and r.off >= w.off and r.t1 <= w.until)
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

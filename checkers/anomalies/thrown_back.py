@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.reader_tables import InvalidatedPosition
 from squall.checkers.history.tables import OUT_OF_RANGE, ObservedPartition
 
@@ -55,4 +57,19 @@ def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
     return each.end >= 0 or not partition.deletable
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+select 'thrown-back' anomaly, if(first.kind = 0, 'log truncated', 'offset out of range') evidence, part, position off,
+       -1L val, -1L op, bigint(proc) proc, first.end other
+from (
+  select t.part, t.proc, t.position, min(struct(t.t, t.kind, t.log_start, t.end)) first
+  from thrown t join partitions p on p.part = t.part
+  where if(kind = 1, position >= explained_to, end >= 0 or not deletable)
+  group by t.part, t.proc, t.position)
+"""
+
+
+def _queries(_: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("thrown", "partitions"))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.reader_tables import TimeLookup
 from squall.checkers.history.tables import ObservedPartition
 
@@ -48,4 +50,16 @@ def _is_wrong(each: TimeLookup, partition: ObservedPartition) -> bool:
     return each.off < 0 or each.off > each.known
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+select 'wrong-lookup' anomaly, '' evidence, l.part, l.known off, -1L val, l.op, bigint(l.proc) proc, l.off other
+from lookups l join partitions p on p.part = l.part
+where not compacted and not deleted and l.known >= judged_from and (not deletable or cover_t0 >= l.t1)
+  and (l.off < 0 or l.off > l.known)
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    return [WitnessQuery(SQL, ("lookups", "partitions"))] if history.lookups else []
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -8,14 +8,15 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     OWN,
     READS,
-    AnomalyCheck,
     AnomalyDefinition,
     AnomalyFamily,
     HistoryNeed,
     HistoryViews,
 )
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessRule
 from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Finding, Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import ClientProcess
 from squall.checkers.history.values import value_of
 from squall.checkers.metrics import UNPLACED, MeasurementRow
@@ -70,4 +71,20 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield witness("wrong-offset", value, value.acked_at, min(places), evidence)
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+def _queries(_: ConversionResult) -> Queries:
+    return [
+        WitnessRule(
+            "judged",
+            """acked_at >= judged_from and read_min is not null
+            and if(final_min is not null, acked_final, acked_read) = 0""",
+            "'wrong-offset'",
+            evidence="if(final_min is not null, 'final', 'reads')",
+            off="acked_at",
+            val="val",
+            proc="producer",
+            other="coalesce(final_min, read_min)",
+        )
+    ]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

@@ -6,18 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import (
-    FINAL,
-    READS,
-    AnomalyCheck,
-    AnomalyDefinition,
-    AnomalyFamily,
-    HistoryNeed,
-    HistoryViews,
-)
+from squall.checkers.anomalies.anomaly import FINAL, READS, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.check import AnomalyCheck, Queries, WitnessQuery, has_transactions
 from squall.checkers.anomalies.logs import logs_of
 from squall.checkers.anomalies.transactions import committed_reads
 from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import History, InitProducerIdResult, Txn
 
 ANOMALIES = (
@@ -67,4 +61,27 @@ def _inits_of(history: History) -> dict[int, list[InitProducerIdResult]]:
     return found
 
 
-CHECK = AnomalyCheck(__name__, ANOMALIES, find)
+SQL = """
+with given as (select * from inits where producer_id >= 0),
+own as (
+  select t.op txn, t.id, t.proc, max(i.t) since
+  from txns t join given i on i.id = t.id and i.proc = t.proc and i.t <= t.t0
+  group by t.op, t.id, t.proc),
+fence as (
+  select o.txn, min(struct(i.t, i.proc)) by
+  from own o join given i on i.id = o.id and i.proc <> o.proc and i.t0 >= o.since
+  group by o.txn)
+select 'zombie-write' anomaly, if(c.final, 'final', 'reads') evidence, c.part, c.off, c.val, c.txn op,
+       bigint(c.txn_proc) proc, bigint(by.proc) other
+from committed_reads c join fence f on f.txn = c.txn join standing s on s.part = c.part and s.val = c.val
+where s.t0 > by.t or c.te > by.t
+"""
+
+
+def _queries(history: ConversionResult) -> Queries:
+    if not has_transactions(history):
+        return []
+    return [WitnessQuery(SQL, ("txns", "inits", "committed_reads", "standing"))]
+
+
+CHECK = AnomalyCheck(__name__, ANOMALIES, find, _queries)

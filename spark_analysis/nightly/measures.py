@@ -1,7 +1,7 @@
 """Measures the runs of a night (of one `squall nightly`) with SQL. The statements read the histories of all runs as one
 (`squall.spark_analysis.nightly.tables`), and return rows for each run.
 
-Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`. `squall.checkers.metrics`
+Lost and duplicated records are counted by the rules of `squall.checkers.anomalies`. `squall.checkers.metrics`
 defines latency and unavailability. tests/parity compares the results with those of plain Python.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from squall.checkers.anomalies import duplicate, loss
+from squall.checkers.anomalies.check import WitnessRule
 from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.metrics import LATENCY_UNIT_NS
 from squall.spark_analysis.measures import unanswered
 from squall.spark_analysis.nightly.tables import PARTITIONS
-from squall.spark_analysis.queries import duplicate, loss
-from squall.spark_analysis.query import WitnessRule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ def marked(history: ConversionResult) -> str:
     """Return a statement that selects one row for each value, with flags: acknowledged, lost, and duplicated. `history`
     decides which rules for lost records apply: damage and compaction, if there are any, excuse missing records.
     """
-    lost, duplicated = _rules(loss.query(history)), _rules(duplicate.query(history))
+    lost, duplicated = (_rules(each.CHECK.queries(history)) for each in (loss, duplicate))
     columns = {name: sql for rule in (*lost, *duplicated) for name, sql in rule.columns.items()}
     return MARKED.format(
         run=RUN,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.spark_analysis.queries.wr_cycle import Edge, components, on_cycles
+from squall.checkers.anomalies.wr_cycle import Edge, components, on_cycles
 
 NODES = 9
 

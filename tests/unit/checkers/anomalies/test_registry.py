@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import squall.checkers.anomalies
-from squall.checkers.anomalies.anomaly import AnomalyCheck, HistoryNeed
+from squall.checkers.anomalies.anomaly import HistoryNeed
+from squall.checkers.anomalies.check import AnomalyCheck
 from squall.checkers.anomalies.registry import (
     CATALOG,
     CHECKS,
@@ -62,11 +62,6 @@ def test_every_anomaly_says_what_it_is_and_where_that_is_written(anomaly: object
     assert CATALOG[name].definition
     assert CATALOG[name].source
     assert not CATALOG[name].jepsen or "jepsen" in CATALOG[name].source
-
-
-@each_check
-def test_every_finder_has_a_query_of_its_name(check: AnomalyCheck) -> None:
-    assert import_module(f"squall.spark_analysis.queries.{check.name}").query
 
 
 @each_check
