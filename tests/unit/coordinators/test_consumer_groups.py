@@ -163,7 +163,7 @@ def test_names_and_an_expression_together_are_one_subscription(harness: Consumer
 def test_an_expression_that_is_none_is_refused(harness: ConsumerHarness) -> None:
     answer = harness.enter(Consumer("m1", topics=()), regex="(")
     assert answer.error == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing )."
+    assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing ): (."
     assert not harness.log
 
 

@@ -21,11 +21,14 @@ from tests.architecture.source import PACKAGES, ROOT
 from tests.support.installed import lowest
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CORE = {"trio", "crc32c", "cramjam", "msgspec", "click", "rich", "pydantic", "jinja2", "prometheus_client", "tomli_w"}
+CORE = {
+    "trio", "crc32c", "cramjam", "re2", "msgspec", "click", "rich", "pydantic", "jinja2", "prometheus_client",
+    "tomli_w",
+}  # fmt: skip
 """What every installation has, as it is imported."""
 OF_OTHERS = {"future": "toxiproxy", "requests": "toxiproxy", "outcome": "trio", "pydantic_core": "pydantic"}
 """Brought by what we name; imported beside it."""
-DEVELOPMENT = {"kio", "tests", "bench", "hypothesis", "importlinter", "mypy", "ruff"}
+DEVELOPMENT = {"coverage", "kio", "tests", "bench", "hypothesis", "importlinter", "mypy", "ruff"}
 
 
 def pins(lines: list[str]) -> set[str]:

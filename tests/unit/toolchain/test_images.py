@@ -28,7 +28,7 @@ def pins(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("recipe", "named"),
     [
-        ("broker", ["trio", "crc32c", "cramjam"]),
+        ("broker", ["trio", "crc32c", "cramjam", "google-re2"]),
         ("harness", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["run"]]),
     ],
 )

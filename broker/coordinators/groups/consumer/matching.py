@@ -2,8 +2,8 @@
 
 Most expressions are matched at once. Costly expressions are matched in pieces, between which other requests are served:
 the group gets the result at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the
-background. Cost is counted in steps (characters and automaton states), not in time, so that the same requests always
-have the same effect.
+background. Cost is counted in steps (characters times the expression's size), not in time, so that the same requests
+always have the same effect.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ cached is matched again each time.
 """
 MAX_PENDING: Final = 100
 """Limits the expressions that are being matched in pieces. Further expressions are tried again at a later heartbeat."""
-STEPS_AT_ONCE: Final = 60_000
-"""Limits the steps of all matches within a heartbeat. A step processes one character or one automaton state. The limit
-takes at most some 20 ms, and is enough for 2,500 names of 20 characters.
+STEPS_AT_ONCE: Final = 20_000
+"""Limits the steps of all matches within a heartbeat (`RegexPattern.steps`). The limit takes at most some 20 ms, and is
+enough for 2,500 names of 20 characters.
 """
-STEPS_TO_COMPILE: Final = 3_000
-"""Gives the number of steps that are counted for compiling an expression: some 1 ms."""
-STEPS_IN_A_TURN: Final = 20_000
-"""Limits the steps by which one call of `advance` continues a pending match: some 2 to 7 ms."""
+STEPS_TO_COMPILE: Final = 1_000
+"""Gives the number of steps that are counted for compiling an expression: at most some 1 ms."""
+STEPS_IN_A_TURN: Final = 2_000
+"""Limits the steps by which one call of `advance` continues a pending match: at most some 2 ms, or one name."""
 
 
 class TopicNameSnapshot(NamedTuple):
