@@ -116,14 +116,13 @@ def command(topics: tuple[str, ...], bootstrap: str, to: Path, every_s: float | 
     options = _options(topics, bootstrap, flags)
     say = console(stderr=True)
     line = partial(say.print, highlight=False, soft_wrap=True)
-    folder = LoadFolder(to)
+    folder = LoadFolder(to.absolute())
     spark_options = spark_of({**flags, "limit": HERE.limit_s})
     try:
         read_options(options, streams=True)
         with folder.locked():
             outlast_jvm(folder.jvm, line)
-            kept = ("subscribe", "kafka.isolation.level", "includeHeaders", "extraColumns", "maxRecordsPerPartition")
-            continued = folder.claim({name: options[name] for name in kept if name in options})
+            continued = folder.claim(_kept(topics, options))
             if removed := folder.remove_uncommitted():
                 line(f"{to}: removed {removed} files of a batch that was never committed")
             there = java(line)
@@ -192,6 +191,17 @@ def _options(topics: tuple[str, ...], bootstrap: str, flags: dict[str, Any]) -> 
     if per_batch is not None:
         options["maxOffsetsPerTrigger"] = str(per_batch)
     return options
+
+
+def _kept(topics: tuple[str, ...], options: dict[str, str]) -> dict[str, str]:
+    """Return what must stay the same over all starts of a load: the flags with their values."""
+    return {
+        "the topics": " ".join(sorted({*topics})),
+        "--isolation": options["kafka.isolation.level"],
+        "--headers": options["includeHeaders"],
+        "--columns": options.get("extraColumns", "none"),
+        "--records-per-task": options["maxRecordsPerPartition"],
+    }
 
 
 class _Shown:

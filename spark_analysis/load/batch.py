@@ -49,7 +49,7 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
         topics = await chosen_topics(client, options)
         bounds = await bounds_of(client, places_of(topics), options.isolation)
         starts = chosen_offsets(options.starting, bounds, is_end=False)
-        starts.update(await offsets_at_times(client, options.starting_times, options.isolation))
+        starts.update(await offsets_at_times(client, options.starting_times, bounds, options.isolation))
         ends = chosen_offsets(options.ending, bounds, is_end=True)
         return ranges_of(topics, starts, ends, {place: each.leader_epoch for place, each in bounds.items()})
 

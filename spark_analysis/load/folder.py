@@ -45,8 +45,16 @@ class LoadFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other loads out until the block ends, or this process does. Raises FolderError if one is at work."""
-        self.ranges.mkdir(parents=True, exist_ok=True)
+        """Keep other loads out until the block ends, or this process does. Raises FolderError if one is at work, and if
+        the folder cannot be made or has files of others in it.
+        """
+        try:
+            others = sorted(each.name for each in self.path.iterdir()) if self.path.exists() else []
+            if others and not self._asked.parent.exists():
+                raise FolderError(f"{self.path} is not empty, and not the folder of a load: {', '.join(others[:3])}")
+            self.ranges.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise FolderError(f"{self.path}: {problem.strerror}") from problem
         with (self.path / OWN / "lock").open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,14 +69,11 @@ class LoadFolder:
             lock.flush()
             yield
 
-    def claim(self, asked: Mapping[str, Any]) -> bool:
-        """Note what a load was asked for, and return whether it continues an earlier one. Raises FolderError if the
-        folder has something else in it: another load, or files of others.
+    def claim(self, asked: Mapping[str, str]) -> bool:
+        """Note what a load was asked for, and return whether it continues an earlier one, which has planned a batch.
+        Raises FolderError if that one was asked for something else.
         """
-        if not self._asked.exists():
-            others = sorted(each.name for each in self.path.iterdir() if each.name != OWN)
-            if others:
-                raise FolderError(f"{self.path} is not empty, and not the folder of a load: {', '.join(others[:3])}")
+        if not any((self.checkpoint / "offsets").glob("[0-9]*")):
             write_json(self._asked, asked)
             return False
         before = json.loads(self._asked.read_text())
@@ -81,9 +86,17 @@ class LoadFolder:
         return True
 
     def remove_uncommitted(self) -> int:
-        """Remove the Parquet files that Spark's log does not have. Return how many there were."""
-        committed = self._committed()
-        found = [file for file in self.path.glob("topic=*/partition=*/*.parquet") if file.resolve() not in committed]
+        """Remove Spark's Parquet files that its log does not have. Return how many there were. Raises FolderError if
+        the log has files that are not in this folder.
+        """
+        committed, here = self._committed(), self.path.resolve()
+        if outside := [file for file in committed if here not in file.parents]:
+            raise FolderError(
+                f"{self.path}: Spark's log has {outside[0]}, which is not in this folder: it was moved or copied, and "
+                "Spark knows files by their place; move it back, or load into another folder"
+            )
+        files = self.path.glob("topic=*/partition=*/part-*.parquet")
+        found = [file for file in files if file.resolve() not in committed]
         for file in found:
             file.unlink()
             # Spark's checksum file of a local file system.
@@ -94,10 +107,10 @@ class LoadFolder:
         """Yield the ranges that tasks have read to their ends, with what each found. Files named in `seen` are left
         out, and the others added to it: a second attempt of a task writes the same again.
         """
-        for file in sorted(self.ranges.glob("*.json")):
-            if file.name in seen:
+        for file in sorted(self.ranges.glob("*/*.json")):
+            if str(file) in seen:
                 continue
-            seen.add(file.name)
+            seen.add(str(file))
             found = json.loads(file.read_text())
             yield OffsetRange(found["topic"], found["partition"], found["start"], found["end"]), found
 
@@ -124,9 +137,12 @@ def note_gone(ranges: Path, gone: GoneOffsets) -> None:
 
 
 def _note(ranges: Path, wanted: OffsetRange, found: Mapping[str, Any], *, gone: bool) -> None:
-    name = f"{wanted.topic}-{wanted.partition}-{wanted.start:020}-{wanted.end:020}{'-gone' if gone else ''}.json"
+    # A topic's name alone may be 249 characters long.
+    name = f"{wanted.partition}-{wanted.start:020}-{wanted.end:020}{'-gone' if gone else ''}.json"
+    file = ranges / wanted.topic / name
+    file.parent.mkdir(exist_ok=True)
     where = {"topic": wanted.topic, "partition": wanted.partition, "start": wanted.start, "end": wanted.end}
-    write_json(ranges / name, {**where, **found, "gone": gone})
+    write_json(file, {**where, **found, "gone": gone})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

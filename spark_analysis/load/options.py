@@ -18,7 +18,9 @@ RECORDS_PER_TASK: Final = 1_000_000
 """Is the default of `maxRecordsPerPartition`: a task of 1 KB records then reads 1 GB."""
 COLUMNS: Final = ("producerId", "producerEpoch", "sequence", "transactional", "leaderEpoch", "codec")
 """Lists the columns that `extraColumns` may ask for, in the order in which a schema has them."""
+_INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
 _ISOLATIONS: Final = {"read_uncommitted": 0, "read_committed": 1}
+_LARGE: Final = ("maxOffsetsPerTrigger", "maxRecordsPerPartition")
 _WHERE: Final = ("subscribe", "subscribePattern", "assign")
 
 Offsets = str | dict[str, dict[int, int]]
@@ -114,6 +116,8 @@ def _names(name: str, value: str) -> tuple[str, ...]:
 
 
 def _pattern(name: str, value: str) -> str:
+    if not value:
+        raise OptionError(f"{name} is empty: a regular expression of topics")
     try:
         re.compile(value)
     except re.error as problem:
@@ -134,9 +138,8 @@ def _json(name: str, value: str, example: str) -> Any:
 def _partitions(name: str, value: str) -> dict[str, tuple[int, ...]]:
     example = '{"orders": [0, 1]}'
     found = _json(name, value, example)
-    if not all(
-        isinstance(each, list) and each and all(isinstance(n, int) and n >= 0 for n in each) for each in found.values()
-    ):
+    listed = [each if isinstance(each, list) and each else [-1] for each in found.values()]
+    if not found or not all(type(index) is int and 0 <= index <= _INT32 for each in listed for index in each):
         raise OptionError(f"{name}={value}: not JSON like {example}")
     return {topic: tuple(dict.fromkeys(each)) for topic, each in found.items()}
 
@@ -150,8 +153,8 @@ def _by_partition(name: str, value: str, least: int) -> dict[str, dict[int, int]
         raise OptionError(f"{name}={value}: not JSON like {example}") from problem
     for topic, offsets in read.items():
         for index, offset in offsets.items():
-            if type(offset) is not int or offset < least or index < 0:
-                raise OptionError(f"{name}: {topic}-{index} has {offset!r}, not a number from {least} on")
+            if type(offset) is not int or not least <= offset <= _INT64 or index < 0:
+                raise OptionError(f"{name}: {topic}-{index} has {offset!r}, not a number from {least} to {_INT64}")
     return read
 
 
@@ -174,8 +177,9 @@ def _flag(name: str, value: str) -> bool:
 
 
 def _number(name: str, value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise OptionError(f"{name}={value}: a number above 0")
+    most = _INT64 if name in _LARGE else _INT32
+    if not value.isdecimal() or not 1 <= int(value) <= most:
+        raise OptionError(f"{name}={value}: a number from 1 to {most}")
     return int(value)
 
 

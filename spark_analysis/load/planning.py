@@ -96,11 +96,12 @@ async def bounds_of(client: Client, places: Sequence[Place], isolation: int) -> 
 
 
 async def offsets_at_times(
-    client: Client, times: Mapping[str, Mapping[int, int]], isolation: int
+    client: Client, times: Mapping[str, Mapping[int, int]], bounds: Mapping[Place, Bounds], isolation: int
 ) -> dict[Place, int]:
     """Return, for each partition in `times`, the offset of its first record at or after the time; its end if there is
-    none. Raises LoadPlanError if a leader does not answer.
+    none. Raises LoadPlanError if a leader does not answer, and for a partition that is not in `bounds`.
     """
+    _check_given(times, bounds)
     found: dict[Place, int] = {}
     by_time: dict[int, list[Place]] = {}
     for topic, by_partition in times.items():
@@ -121,8 +122,8 @@ def chosen_offsets(wanted: Offsets, bounds: Mapping[Place, Bounds], *, is_end: b
     there yet.
     """
     given = {} if isinstance(wanted, str) else {(t, i): n for t, by in wanted.items() for i, n in by.items()}
-    if unknown := [place for place in given if place not in bounds]:
-        raise LoadPlanError(f"offsets are given for {unknown[0][0]}-{unknown[0][1]}, which is not read")
+    if not isinstance(wanted, str):
+        _check_given(wanted, bounds)
     found = {}
     for place, (earliest, latest, _) in bounds.items():
         default = -1 if is_end or wanted == LATEST else -2
@@ -132,6 +133,12 @@ def chosen_offsets(wanted: Offsets, bounds: Mapping[Place, Bounds], *, is_end: b
             where = f"{place[0]}-{place[1]}"
             raise LoadPlanError(f"{where}: offset {found[place]} is not there yet: it can be read up to {latest}")
     return found
+
+
+def _check_given(given: Mapping[str, Mapping[int, int]], bounds: Mapping[Place, Bounds]) -> None:
+    unknown = [f"{topic}-{index}" for topic, by in given.items() for index in by if (topic, index) not in bounds]
+    if unknown:
+        raise LoadPlanError(f"offsets or times are given for {unknown[0]}, which is not read")
 
 
 async def _listed(client: Client, places: Sequence[Place], time: int, isolation: int) -> dict[Place, ListedOffset]:

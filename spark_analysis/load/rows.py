@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from squall.broker.protocol.records import SEQUENCE_MASK
 from squall.spark_analysis.load.columns import DecompressedBatch, columns_of
+from squall.workloads.load.reading import LoadError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,8 @@ EXTRA: Final = {
 """Maps each extra column to its types in Spark and in Arrow."""
 MOST_BYTES: Final = 4 << 20
 """Limits the decompressed bytes of the batches of one Arrow record batch, if there are several."""
+MOST_SECONDS: Final = 9_223_372_036_853
+"""Is the latest time, in seconds since 1970, that a number of microseconds in 64 bits can hold, less a second."""
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -81,7 +84,7 @@ def _rows(
         pa.repeat(pa.scalar(wanted.topic), rows),
         pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
         pa.array(read.offsets),
-        pa.array(read.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
+        _timestamps(wanted, read),
         of_batches([each.timestamp_type for each in batches], pa.int32()),
     ]
     names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -97,6 +100,18 @@ def _rows(
             arrays.append(of_batches([_of_header(each, name) for each in batches], EXTRA[name][1]))
         names.append(name)
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _timestamps(wanted: OffsetRange, read: RecordColumns) -> pa.Array:
+    """Return the timestamps, in microseconds, as Spark has them. Raises LoadError for one that does not fit."""
+    beyond = np.flatnonzero(np.abs(read.timestamps // 1000) > MOST_SECONDS)
+    if len(beyond):
+        offset, time = read.offsets[beyond[0]], read.timestamps[beyond[0]]
+        raise LoadError(
+            f"{wanted.topic}-{wanted.partition}: offset {offset} has the timestamp {time} ms, which does not fit Spark's"
+            " timestamps (up to the year 294247): it cannot be loaded; startingOffsets of the data source can pass it"
+        )
+    return pa.array(read.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
 
 
 def _of_header(header: Any, column: str) -> Any:

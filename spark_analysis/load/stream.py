@@ -61,7 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             topics = await chosen_topics(client, options)
             bounds = await bounds_of(client, places_of(topics), options.isolation)
             starts = chosen_offsets(options.starting, bounds, is_end=False)
-            starts.update(await offsets_at_times(client, options.starting_times, options.isolation))
+            starts.update(await offsets_at_times(client, options.starting_times, bounds, options.isolation))
             return _position(topics, starts, bounds)
 
         return ask(self._options, first)

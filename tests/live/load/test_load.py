@@ -106,7 +106,7 @@ def test_a_load_says_what_it_cannot_do(bootstrap: str, tmp_path: Path) -> None:
     assert loaded(bootstrap, tmp_path / "lake").returncode == 0
     other = loaded(bootstrap, tmp_path / "lake", "--isolation", "read_uncommitted")
     assert other.returncode == 2
-    assert "was loaded with kafka.isolation.level read_committed, and read_uncommitted is asked for" in other.stderr
+    assert "was loaded with --isolation read_committed, and read_uncommitted is asked for" in other.stderr
     missing = subprocess.run(
         [*command(bootstrap, tmp_path / "none")[:5], "nowhere", *command(bootstrap, tmp_path / "none")[6:]],
         capture_output=True,

@@ -42,10 +42,12 @@ def test_values_are_read() -> None:
         ({"subscribePattern": "a.*"}, "one of subscribe, .* given: subscribe, subscribePattern"),
         ({"kafka.bootstrap.servers": "here"}, "here is not HOST:PORT"),
         ({"startingOffsets": "first"}, "startingOffsets=first: not JSON like"),
-        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets: a-0 has -3, not a number from -2 on"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets: a-0 has -3, not a number from -2 to"),
         ({"endingOffsets": "earliest"}, "nothing before the earliest"),
         ({"includeHeaders": "1"}, "includeHeaders=1: true or false"),
-        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition=0: a number above 0"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition=0: a number from 1 to"),
+        ({"kafka.fetch.max.bytes": "99999999999"}, "a number from 1 to 2147483647"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 99999999999999999999}}'}, "not a number from 0 to"),
         ({"maxOffsetsPerTrigger": "5"}, "only a stream has triggers"),
         ({"extraColumns": "size"}, "extraColumns: unknown: size; there are producerId"),
         ({"kafka.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
@@ -54,6 +56,15 @@ def test_values_are_read() -> None:
 def test_a_mistake_is_named(more: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         read_options({**GIVEN, **more}, streams=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("assign", each) for each in ("{}", '{"a": [true]}', '{"a": []}')] + [("subscribePattern", ""), ("subscribe", ",")],
+)
+def test_what_names_no_topic_is_refused_and_does_not_mean_all(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=f"^{name}"):
+        read_options({"kafka.bootstrap.servers": "one:9092", name: value}, streams=False)
 
 
 def test_what_lacks_is_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 from squall.broker.protocol.records import encode_batch
 from squall.spark_analysis.load.rows import record_batches
 from squall.workloads.load.ranges import OffsetRange
-from squall.workloads.load.reading import RangeReader
+from squall.workloads.load.reading import LoadError, RangeReader
 
 
 def test_rows_are_cut_by_what_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,10 @@ def test_sequence_numbers_begin_anew_at_their_end() -> None:
     wanted = OffsetRange("t", 4, 0, 3)
     (rows,) = record_batches(wanted, RangeReader(wanted).take(memoryview(log), None), ("sequence",), headers=False)
     assert rows["sequence"].to_pylist() == [2**31 - 2, 2**31 - 1, 0]
+
+
+def test_a_timestamp_that_spark_cannot_hold_is_named_with_its_offset() -> None:
+    log = encode_batch([(n, 7 if n < 2 else 2**62, None, b"v", ()) for n in range(3)])
+    wanted = OffsetRange("t", 4, 0, 3)
+    with pytest.raises(LoadError, match=r"t-4: offset 2 has the timestamp 4611686018427387904 ms, which does not fit"):
+        [*record_batches(wanted, RangeReader(wanted).take(memoryview(log), None), (), headers=False)]
