@@ -108,8 +108,8 @@ def _timestamps(wanted: OffsetRange, read: RecordColumns) -> pa.Array:
     if len(beyond):
         offset, time = read.offsets[beyond[0]], read.timestamps[beyond[0]]
         raise LoadError(
-            f"{wanted.topic}-{wanted.partition}: offset {offset} has the timestamp {time} ms, which does not fit Spark's"
-            " timestamps (up to the year 294247): it cannot be loaded; startingOffsets of the data source can pass it"
+            f"{wanted.topic}-{wanted.partition}: offset {offset} has the timestamp {time} ms, which does not fit "
+            "Spark's timestamps (up to the year 294247): it cannot be loaded; startingOffsets can pass it"
         )
     return pa.array(read.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
 
