@@ -151,7 +151,8 @@ def continued(
     with a new leader epoch, where its leader ends the epoch of `start`.
     """
     starts, epochs = _offsets(start), _offsets(start, "epochs")
-    found: Position = {}
+    # A topic that a pattern finds no longer keeps its place: if it comes back, it may have been made anew.
+    found: Position = {name: topic for name, topic in start.items() if name not in latest}
     gone = []
     for name, topic in latest.items():
         offsets, led = dict(topic["offsets"]), dict(topic["epochs"])

@@ -105,7 +105,8 @@ class _RangeFetcher:
                     size = 0
                     for header, _, end in batches(memoryview(fetched.records)):
                         if header.base_offset >= self._end:
-                            self._position = self._end
+                            # By this batch the reader sees whether offsets before it are missing.
+                            self._position, size = self._end, end if self._end == wanted.end else size
                             break
                         self._position, size = max(self._position, header.next_offset), end
                     await to_decoder.send(fetched._replace(records=fetched.records[:size]))

@@ -39,6 +39,11 @@ def test_a_topic_and_a_partition_that_are_new_begin_as_they_are() -> None:
     assert continued(before, latest, {}) == (latest, [])
 
 
+def test_a_topic_that_is_not_there_any_more_keeps_its_place() -> None:
+    before = {**at(7, 0), "u": {"id": "bb", "offsets": {"0": 2}, "epochs": {"0": 0}}}
+    assert continued(before, at(9, 0), {})[0] == {**before, **at(9, 0)}
+
+
 def test_the_rows_are_named() -> None:
     (gone,) = continued(at(100, 4), at(120, 6), {("t", 0): (6, 80)})[1]
     assert str(gone) == "t-0: offsets 80 to 99 are gone: the leader of epoch 6 does not have them in the log of epoch 4"

@@ -66,6 +66,14 @@ async def test_a_range_is_read_from_start_to_end(cluster: FakeCluster, clock: Mo
     assert (offsets, reader.done) == ([*range(6)], True)
 
 
+async def test_offsets_that_are_missing_at_the_end_of_a_range_are_gone(cluster: FakeCluster, clock: MockClock) -> None:
+    cluster.partitions[PLACE].store(encode_batch([(0, 0, None, b"behind the range", [])]))
+    del cluster.partitions[PLACE].batches[4:6]
+    gone = pytest.RaisesExc(OffsetsGone, match="offsets 4 to 5 are gone: the next batch of the log begins at offset 6")
+    with pytest.RaisesGroup(gone, flatten_subgroups=True):
+        await read(cluster)
+
+
 async def test_offsets_before_the_log_start_are_gone_though_the_fetch_does_not_name_it(
     cluster: FakeCluster, clock: MockClock
 ) -> None:
