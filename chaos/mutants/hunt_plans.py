@@ -129,12 +129,10 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
     return found
 
 
-def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
+def killings_behind(rng: Random, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
     """Return faults that take nodes down one after the other while links are slow, so that responses are in flight and
-    followers lag. The times are drawn from the seed and the mutant's id. most_ms: the longest delay of a link, without
-    jitter.
+    followers lag. most_ms: the longest delay of a link, without jitter.
     """
-    rng = draw(seed, mutant)
     kills = killings(rng, rounds=rounds)
     return [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=most_ms), *kills]
 

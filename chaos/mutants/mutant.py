@@ -6,12 +6,15 @@ knows nothing about mutants: `planted` replaces functions and restores them afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 from types import ModuleType
 from typing import Any
 
+from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.plans.plan import Plan
 from squall.checkers.anomalies import replica_divergence
 from squall.checkers.anomalies.registry import CATALOG
@@ -25,6 +28,10 @@ GROUPS = "groups"
 ON_DISKS = tuple(anomaly.name for anomaly in replica_divergence.ANOMALIES)
 """Names the anomalies of the brokers' files, which clients cannot read."""
 _ABSENT = object()
+Replacement = tuple[type[Any] | ModuleType, str, Callable[..., Any]]
+"""Holds the values of a ReplacedFunction: owner, name, by."""
+MakePlan = Callable[[int, Random], Plan]
+"""Makes a plan from a seed, and from random numbers that belong to this seed and one mutant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +139,57 @@ class Mutant:
                     delattr(r.owner, r.name)
                 else:
                     setattr(r.owner, r.name, rule)
+
+
+def mutant(
+    mutant_id: str,
+    title: str,
+    *,
+    source: str,
+    expected: str,
+    faults: str = "",
+    replaces: Sequence[Replacement] = (),
+    client_visible_plan: MakePlan | None = None,
+    masked: str = "",
+    unseen: str = "",
+    group: str = REPLICATION,
+    load: str = "",
+) -> Callable[[MakePlan], Mutant]:
+    """Return a decorator that turns the function which makes a mutant's plans into the mutant. Its name is that of the
+    function, with hyphens. expected and faults: names with spaces between them; all else as in `Mutant`.
+    """
+
+    def made(plan: MakePlan) -> Mutant:
+        return Mutant(
+            id=mutant_id,
+            name=plan.__name__.replace("_", "-"),
+            title=title,
+            source=source,
+            replaces=tuple(ReplacedFunction(*each) for each in replaces),
+            expected=tuple(expected.split()),
+            faults=tuple(faults.split()),
+            plan=lambda seed: plan(seed, draw(seed, mutant_id)),
+            client_visible_plan=client_visible_plan
+            and (lambda seed: client_visible_plan(seed, draw(seed, f"{mutant_id}: seen"))),
+            masked=masked,
+            unseen=unseen,
+            group=group,
+            load=load,
+        )
+
+    return made
+
+
+txn_mutant = partial(mutant, group=TRANSACTIONS)
+group_mutant = partial(mutant, group=GROUPS)
+pipeline_mutant = partial(group_mutant, load="pipeline")
+load_mutant = partial(txn_mutant, load="load")
+
+
+def always(value: object) -> Callable[..., Any]:
+    """Return a replacement that returns `value`, whatever it is called with."""
+
+    def rule(*_args: object, **_named: object) -> object:
+        return value
+
+    return rule

@@ -12,7 +12,7 @@ from tests.architecture.source import PACKAGES, sources
 
 OWN = ("chaos/faults/kinds/", "checkers/first_schema.py")
 """Files that may name kinds of faults: the kinds themselves, and the table for lines of the first schema."""
-DATA = ("chaos/mutants/m",)
+DATA = ("chaos/mutants/bugs/",)
 """Files whose plans may name kinds of faults: a planted bug names the faults that provoke it."""
 ENOUGH = 2
 """So many names of kinds in one literal count as a list of kinds."""

@@ -11,7 +11,7 @@ import pytest
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from squall.chaos.mutants.m78_rebalance_waits_forever import expire
+from squall.chaos.mutants.bugs.groups import expire
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.result import FailureSignature
 from squall.chaos.runs.saved import save

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from squall.chaos.mutants.bugs.loads import load_kill, load_plan
 from squall.chaos.mutants.hunt_plans import Values
-from squall.chaos.mutants.load_plans import load_kill, load_plan
 from squall.chaos.mutants.txn_plans import txn
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate

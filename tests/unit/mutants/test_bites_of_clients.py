@@ -46,7 +46,7 @@ def test_20c_refuses_what_it_has_appended(monkeypatch: pytest.MonkeyPatch) -> No
 
     h: Any = Fields(state=Fields(under_min_isr_before_append=lambda: True))
     mutant = find("20c")
-    monkeypatch.setitem(mutant.replaces[0].by.__globals__, "_SOUND", appended)
+    monkeypatch.setitem(mutant.replaces[0].by.__globals__, "SOUND_APPEND", appended)
     with mutant.planted():
         result, awaited = ProduceApi._append(Fields(), h, 0, memoryview(b""), 9, -1, 0, 0, None)  # type: ignore[arg-type]
     assert (result.error, awaited, asked) == (ErrorCode.NOT_ENOUGH_REPLICAS, None, [1])

@@ -10,11 +10,13 @@ import pytest
 
 from squall.chaos.errors import PreconditionError
 from squall.chaos.mutants import MUTANTS, Mutant, find, select
+from squall.chaos.mutants.mutant import always
 from squall.chaos.plans.plan import write_plan
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 EACH = pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.id}-{m.name}")
+ANY = list(inspect.signature(always(None)).parameters)
 assert InvariantChecker  # With it all invariants are entered.
 
 
@@ -55,7 +57,8 @@ def test_what_stands_in_a_rules_place_is_called_as_the_rule_is(mutant: Mutant) -
     for r in mutant.replaces:
         rule = vars(r.owner)[r.name]
         assert inspect.isfunction(rule), r
-        assert list(inspect.signature(rule).parameters) == list(inspect.signature(r.by).parameters), r
+        parameters = list(inspect.signature(r.by).parameters)
+        assert parameters in (list(inspect.signature(rule).parameters), ANY), r
         assert inspect.iscoroutinefunction(rule) == inspect.iscoroutinefunction(r.by)
 
 
@@ -85,11 +88,6 @@ def test_a_mutant_says_what_it_is(mutant: Mutant) -> None:
     assert planned == set(mutant.faults)
     expects_safety = mutant.plan(0).expect == "safe"
     assert expects_safety == mutant.is_setting
-
-
-def test_all_rows_of_replication_in_the_list_of_known_bugs_are_there() -> None:
-    rows = {int("".join(c for c in mutant.id if c.isdigit())) for mutant in MUTANTS.values()}
-    assert rows >= set(range(1, 25))
 
 
 @EACH
