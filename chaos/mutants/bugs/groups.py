@@ -105,8 +105,8 @@ def unloads_out_of_order(seed: int, rng: Random) -> Plan:
     return group_plan(seed, faults, [], time_s=again_s + 4.0, settings=REBALANCING)
 
 
-# Members that had found this broker before still got successful responses from it. Members that found the new
-# coordinator formed a second group of the same name.
+# Members that had found the old coordinator still got successful responses from it. Members that found the new one
+# formed a second group of the same name.
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
@@ -293,8 +293,8 @@ def offsets_of_deleted_groups(seed: int, rng: Random) -> Plan:
     return group_plan(seed, [down], [act(at_s, 0, DELETE, 3.0)], time_s=8.0)
 
 
-# Kafka 0.11.0.0 then returned offsets that were long outdated. Here the offsets of all segments but the first are
-# missing.
+# Kafka 0.11.0.0 read the segments wrongly, and returned offsets that were long outdated. Here the offsets of all
+# segments but the first are missing.
 async def _load(self: GroupCoordinator, shard: HostedGroupShard) -> None:
     """Load the first segment only."""
     log = shard.log.hosted.log

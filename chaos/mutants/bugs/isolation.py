@@ -129,10 +129,8 @@ def last_stable_offset_37b(self: Partition, first_unstable_offset: int | None) -
     return min(self.high_watermark, first_unstable_offset + 1)
 
 
-def read_limit_37b(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the end of a consumer's read: with read_committed the last stable offset, which is one record too high
-    here.
-    """
+def read_limit_by_stable_offset(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
+    """Return the end of a consumer's read: with read_committed the last stable offset, which a mutant gets wrong."""
     return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 
@@ -142,7 +140,7 @@ def read_limit_37b(self: Partition, isolation: int, first_unstable_offset: int |
     source="Redpanda #3036, Jepsen 2022",
     replaces=[
         (PartitionRules, "last_stable_offset", last_stable_offset_37b),
-        (PartitionRules, "read_limit", read_limit_37b),
+        (PartitionRules, "read_limit", read_limit_by_stable_offset),
     ],
     expected="dirty-read G1a",
 )
@@ -158,18 +156,13 @@ def last_stable_offset_48(self: Partition, first_unstable_offset: int | None) ->
     return SOUND_LAST_STABLE_OFFSET(self, first_unstable_offset)
 
 
-def read_limit_48(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the wrong last stable offset as the limit of reads."""
-    return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
-
-
 @txn_mutant(
     "48",
     "tells a last stable offset right after an election that is below what the leader before had told",
     source="Redpanda PR 7544",
     replaces=[
         (PartitionRules, "last_stable_offset", last_stable_offset_48),
-        (PartitionRules, "read_limit", read_limit_48),
+        (PartitionRules, "read_limit", read_limit_by_stable_offset),
     ],
     expected="offset-regression",
     faults="kill",

@@ -217,15 +217,10 @@ def persist(self: QuorumStorage, state: QuorumState) -> None:
 
 
 def client_visible_plan_19b(seed: int, rng: Random) -> Plan:
-    """Return a plan with elections of the quorum, and power losses of voters in the middle of them. It has twice as
-    many power losses as `plan`. A broker that finds only half of its unsynced vote does not start. If this happens to
-    two of the three voters, no leader can be elected.
+    """Return the plan `voters_lose_power` with more power losses. A broker that finds only half of its unsynced vote
+    does not start. If this happens to two of the three voters, no leader can be elected.
     """
-    at_s, faults = 0.5, []
-    for _ in range(12):
-        faults.append(fault(at_s, rng.uniform(0.3, 0.7), "power_loss", f"node:{rng.randint(1, 3)}"))
-        at_s += rng.uniform(1.0, 1.4)
-    return hunt_plan(seed, faults, workload={"rate": 50})
+    return voters_lose_power(seed, rng, 12)
 
 
 @mutant(
@@ -239,9 +234,14 @@ def client_visible_plan_19b(seed: int, rng: Random) -> Plan:
     client_visible_plan=client_visible_plan_19b,
 )
 def unsynced_vote(seed: int, rng: Random) -> Plan:
-    """Return a plan with elections of the quorum, and power losses of voters in the middle of elections."""
+    """Return the plan `voters_lose_power`."""
+    return voters_lose_power(seed, rng, 6)
+
+
+def voters_lose_power(seed: int, rng: Random, rounds: int) -> Plan:
+    """Return a plan with elections of the quorum, and so many power losses of voters in the middle of elections."""
     at_s, faults = 0.5, []
-    for _ in range(6):
+    for _ in range(rounds):
         faults.append(fault(at_s, rng.uniform(0.3, 0.7), "power_loss", f"node:{rng.randint(1, 3)}"))
         at_s += rng.uniform(1.0, 1.4)
     return hunt_plan(seed, faults, workload={"rate": 50})

@@ -30,8 +30,8 @@ SOUND_SERVE = GroupCoordinator._serve
 SOUND_REFUSAL_OF_COMMIT = ClassicGroupRules.refusal_of_commit
 
 
-# Since 2.0, Kafka's coordinator applied them later, in another thread. Meanwhile the producer could begin its next
-# transaction. The offsets of that one were then applied as well, although it could still abort.
+# Since 2.0, Kafka's coordinator applied a transaction's offsets later, in another thread. Meanwhile the producer could
+# begin its next transaction. The offsets of that one were then applied as well, although it could still abort.
 LATE_S = 0.3
 
 
@@ -147,7 +147,7 @@ def pending_offsets_in_memory(seed: int, rng: Random) -> Plan:
     return group_plan(seed, faults, [crash], time_s=7.0, load=PIPELINE_LOAD, settings=settings, workload=workload)
 
 
-# By then another member has read on from the committed offset. The producer's epoch fences no member here: the other
+# Another member has read on from the committed offset by then. The producer's epoch fences no member here: the other
 # member has its own transactional id (KIP-447).
 def refusal_of_commit(self: ClassicGroupRules, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
     """Do what the correct function does, but refuse no commit of offsets in a transaction."""
@@ -170,7 +170,7 @@ def generation_unchecked_in_transactions(seed: int, rng: Random) -> Plan:
     return group_plan(seed, [], acts, time_s=9.0, load=PIPELINE_LOAD, workload=workload)
 
 
-# Its next transaction commits offsets beyond the inputs of the aborted one, which then have no output. The example in
+# The next transaction commits offsets beyond the inputs of the aborted one, which then have no output. The example in
 # librdkafka went back in some of its partitions. Here it goes back in none.
 @pipeline_mutant(
     "91",

@@ -110,7 +110,7 @@ def refused_after_append(seed: int, rng: Random) -> Plan:
     return hunt_plan(seed, faults, workload={"min_isr": 3, "delivery_timeout_ms": 1000, "request_timeout_ms": 500})
 
 
-# With the state, the leader forgets the epoch by which it would refuse a fenced producer. Since KIP-890 the leader
+# With a producer's state, the leader forgets the epoch by which it would refuse a fenced producer. Since KIP-890 it
 # also asks the coordinator. The plan disables that (transaction.partition.verification.enable), as before Kafka 3.6.
 def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
     """Do what the correct function does, but do not set the producer's timestamp to that of the marker. So the

@@ -283,7 +283,8 @@ def hole_in_a_read(seed: int, rng: Random) -> Plan:
     return hunt_plan(seed, [slow_links(rng, rng.uniform(0.1, 0.5), 2.0)], workload={"rate": 300, "partitions": 1})
 
 
-# librdkafka did so when partitions were resumed. Here it happens when a new leader has confirmed the position.
+# librdkafka went back when partitions were resumed. Here the client goes back when a new leader has confirmed the
+# position.
 STARTS = "fetch_starts"
 
 

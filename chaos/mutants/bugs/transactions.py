@@ -179,11 +179,6 @@ def marker_retry_refused(seed: int, rng: Random) -> Plan:
 # A transaction in epoch 32,767, the highest one, can never be ended: its markers would need a higher epoch. No plan
 # has so many transactions, so epochs begin shortly below it here. Kafka used up its epochs faster, because each fence
 # raised the epoch twice (KAFKA-19367).
-def first_epoch_29(self: TransactionCoordinatorShard) -> int:
-    """Return an epoch shortly below the highest one, 32,767. A few transactions of V2 then use up the epochs."""
-    return MAX_EPOCH - 6
-
-
 def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """Return True only at 32,767, the highest epoch. The correct function already returns True at 32,766, so that the
     coordinator keeps the highest epoch for fencing.
@@ -201,7 +196,7 @@ def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMeta
     "gives the last epoch of a producer id to a client",
     source="KAFKA-20090, KAFKA-19367",
     replaces=[
-        (TransactionRules, "first_epoch", first_epoch_29),
+        (TransactionRules, "first_epoch", always(MAX_EPOCH - 6)),
         (TransactionRules, "is_last_epoch", always(False)),
         (TransactionRules, "is_exhausted", is_exhausted),
         (TransactionRules, "epoch_of_end", epoch_of_end),
@@ -216,13 +211,6 @@ def last_epoch_given_away(seed: int, rng: Random) -> Plan:
 # When a transaction times out, the coordinator fences its producer with the highest epoch, 32,767. Then the client
 # sends a late abort, and the response gives this epoch to the client. Squall's swarm (its random plans) found this.
 # Epochs begin at 32,766 here, so that the first fence uses up the highest epoch.
-def first_epoch_29b(self: TransactionCoordinatorShard) -> int:
-    """Return 32,766, the highest epoch that a client may have, as the first epoch of a new transactional id. The first
-    fence then uses up 32,767.
-    """
-    return MAX_EPOCH - 1
-
-
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
     """Return whether the epoch of an EndTxn is valid. Unlike the correct function, accept an EndTxn even after a fence
     has raised the transaction to epoch 32,767, the highest. So a client's abort after the time-out counts as a retry.
@@ -238,7 +226,7 @@ def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata,
     "takes a late abort for a retry of its time-out, and gives the client the last epoch",
     source="KAFKA-20090",
     replaces=[
-        (TransactionRules, "first_epoch", first_epoch_29b),
+        (TransactionRules, "first_epoch", always(MAX_EPOCH - 1)),
         (TransactionRules, "is_last_epoch", always(False)),
         (TransactionRules, "may_end", may_end),
     ],
@@ -349,11 +337,6 @@ def commit_told_as_failed(seed: int, rng: Random) -> Plan:
 # Each attempt to fence a producer raises its epoch again. Once the epoch was 32,767, the highest one, Kafka's
 # coordinator could not fence the producer any more, and its transaction stayed open. Epochs begin shortly below the
 # highest one here.
-def first_epoch_59(self: TransactionCoordinatorShard) -> int:
-    """Return an epoch so near to the highest one, 32,767, that a dozen failed fences reach it."""
-    return MAX_EPOCH - 12
-
-
 def fenced_epoch_59(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> int:
     """Return the next epoch, and store it in memory even if the record of the fence is never written. Raise ValueError
     if the epoch is already 32,767, the highest one (Kafka raised IllegalStateException).
@@ -378,7 +361,7 @@ def is_timed_out(self: TransactionCoordinatorShard, transaction: TransactionMeta
     "raises the epoch in memory for each fence that it tries to write",
     source="KAFKA-9666",
     replaces=[
-        (TransactionRules, "first_epoch", first_epoch_59),
+        (TransactionRules, "first_epoch", always(MAX_EPOCH - 12)),
         (TransactionRules, "fenced_epoch", fenced_epoch_59),
         (TransactionRules, "is_timed_out", is_timed_out),
     ],
