@@ -274,13 +274,12 @@ def command(
         session.require()
     say = console(stderr=True)
     directory = NightDirectory(resume) if resume is not None else scheduling.new_directory(out, NIGHTS)
-    planned, gone = None, False
     try:
         if resume is not None:
-            planned, gone = scheduling.planned_matrix(directory)
-            matrix = _over(planned, flags)
+            matrix = scheduling.planned_matrix(directory)
         else:
-            matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
+            matrix = _matrix(matrix_file, vary, faults, time_s)
+        matrix = _over(matrix, flags)
     except MatrixError as wrong:
         raise click.UsageError(_in_flags(str(wrong))) from None
     opened = scheduling.plan(matrix, directory, seed, seeds) if resume is None else scheduling.resume(directory, matrix)
@@ -297,9 +296,8 @@ def command(
     with directory.locked():
         if resume is None:
             scheduling.write(directory, opened)
-        else:
-            for line in scheduling.note_resumption(directory, planned if gone else None):
-                say.print(line, markup=False, soft_wrap=True)
+        elif note := scheduling.note_commit(directory):
+            say.print(note, markup=False, soft_wrap=True)
         entries = [each.model_dump(mode="json") for each in flags["accepted"].values()]
         directory.write(directory.night, {**directory.planned()[0], "flags": kept, "accepted": entries})
         return _play(directory, opened, chosen, flags, say)

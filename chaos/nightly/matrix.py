@@ -341,7 +341,6 @@ def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix
 
 def plain(matrix: Matrix) -> dict[str, Any]:
     """Return the matrix as JSON values; `make_matrix` turns them into an equal matrix."""
-    # Without defaults it equals what tomllib reads from matrix.toml: `scheduling.planned_matrix` compares the two.
     return matrix.model_dump(mode="json", exclude_defaults=True)
 
 

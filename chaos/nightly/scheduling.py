@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,17 +17,19 @@ from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, nights_beside, write_whole
 from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.machine import missing_for
-from squall.chaos.nightly.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
+from squall.chaos.nightly.matrix import Matrix, MatrixError, make_matrix, plain, write_matrix
 from squall.chaos.nightly.order import history_of, in_order
 from squall.chaos.nightly.player import read_verdict
 from squall.chaos.toolchain.places import commit
-from squall.chaos.typed import typed
-from squall.checkers.nightly.matrix import changes
 from squall.checkers.nightly.night import SCHEMA, read_night
 from squall.checkers.nightly.results import RunAttempt, by_item
 
 LOOKED_BACK = 30
 """Limits the number of earlier nights whose results decide the order and the expected costs."""
+_MATRIX_HEAD = """\
+# The matrix that this night was planned by, for --matrix of another night. Changes here do not change this night:
+# --resume and the report read the copy in night.json.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
         hint = "--resume goes on with it, --out names another folder"
         raise PreconditionError(f"{directory.path}: there is a night already: {hint}")
     directory.runs.mkdir(parents=True, exist_ok=True)
-    write_whole(directory.matrix, write_matrix(opened.matrix))
+    write_whole(directory.matrix, _MATRIX_HEAD + write_matrix(opened.matrix))
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "night": opened.id,
@@ -129,33 +130,15 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
     directory.write(directory.night, content)
 
 
-def planned_matrix(directory: NightDirectory) -> tuple[Matrix, bool]:
-    """Return the matrix of a night that is resumed, and True if its matrix.toml is gone and must be written again.
-
-    Raise PreconditionError if matrix.toml was changed since the night was planned: the runs that have ended do not fit
-    the changed matrix. Raise MatrixError if the matrix is invalid.
-    """
+def planned_matrix(directory: NightDirectory) -> Matrix:
+    """Return the matrix of a night that is resumed, from night.json. Raise PreconditionError if it cannot be read."""
     stored = directory.planned()[0].get("matrix")
-    if not isinstance(stored, dict):  # an early version planned it, and has the file only
-        return read_matrix(directory.matrix), False
+    if not isinstance(stored, dict):
+        raise PreconditionError(f"{directory.night}: its matrix cannot be read: begin a new night")
     try:
-        now = tomllib.loads(directory.matrix.read_text())
-    except FileNotFoundError:
-        return make_matrix(stored), True
-    except (OSError, ValueError) as error:
-        raise PreconditionError(f"{directory.matrix} cannot be read: {error}. {_without_it(directory)}") from None
-    if changed := changes(stored, now):
-        differences = "".join(f"\n  {line}" for line in changed)
-        raise PreconditionError(
-            f"{directory.matrix} is not the matrix that this night was planned by:{differences}\n"
-            f"{_without_it(directory)} "
-            f"For a night of the changed one: {typed('nightly', '--matrix', directory.matrix)}"
-        )
-    return make_matrix(stored), False
-
-
-def _without_it(directory: NightDirectory) -> str:
-    return f"Remove it, and the night goes on with the one it was planned by, which {directory.night.name} has."
+        return make_matrix(stored)
+    except MatrixError as wrong:
+        raise PreconditionError(f"{directory.night}: its matrix is invalid: {wrong}") from None
 
 
 def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
@@ -177,17 +160,6 @@ def ended(directory: NightDirectory) -> list[RunAttempt]:
     night = read_night(directory.path)
     verdicts = ((each, read_verdict(directory.path / each.run)[1] if each.run else {}) for each in night.attempts)
     return [with_unexpected(night, each, verdict)[0] for each, verdict in verdicts]
-
-
-def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[str]:
-    """Record what has changed since the night began, and return it as sentences. missing: the matrix, if its file must
-    be written again.
-    """
-    notes = [note_commit(directory)]
-    if missing is not None:
-        write_whole(directory.matrix, write_matrix(missing))
-        notes.append(f"{directory.matrix} was gone: written again, as {directory.night.name} has it")
-    return [each for each in notes if each]
 
 
 def note_commit(directory: NightDirectory) -> str:

@@ -1,16 +1,13 @@
-"""Reads a night's test matrix from its files: the anomalies that the night forbids, and later changes of the matrix.
-Pure.
-"""
+"""Reads from a night's test matrix which anomalies the night forbids. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from squall.checkers.anomalies.registry import LOSS
 
-FILE = "matrix.toml"
 ALIASES = {"ours": "squall"}
 """Maps the words that a test matrix may use for the brokers under test to the words of plans."""
 
@@ -38,8 +35,8 @@ class ForbiddenAnomalies:
 
 
 def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
-    """Return the rules of a night's test matrix that forbid anomalies. `matrix` is the parsed matrix, from night.json
-    or from a file of its own. Malformed rules are left out.
+    """Return the rules of a night's test matrix that forbid anomalies. `matrix` is the parsed matrix of night.json.
+    Malformed rules are left out.
     """
     listed = matrix.get("expect")
     return tuple(
@@ -66,34 +63,6 @@ def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], a
     listed = anomalies if isinstance(anomalies, list) else []
     found = [str(each.get("name")) for each in listed if isinstance(each, dict) and each.get("permitted")]
     return tuple(dict.fromkeys(name for name in found if name in never))
-
-
-def changes(planned: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between the matrix by which a night was planned and the matrix in its file, a line each.
-    """
-    before, after = dict(_flat(planned)), dict(_flat(now))
-    reported = []
-    for name in dict.fromkeys((*before, *after)):
-        if name not in after:
-            reported.append(f"{name} = {before[name]!r} is gone")
-        elif name not in before:
-            reported.append(f"{name} = {after[name]!r} is new")
-        elif before[name] != after[name]:
-            reported.append(f"{name} was {before[name]!r}, and is {after[name]!r}")
-    return reported
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if _tables(value) else None
-    if inside is None:
-        yield name, value
-        return
-    for key, each in inside:
-        yield from _flat(each, f"{name}.{key}" if name else str(key))
-
-
-def _tables(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, Mapping) for each in value)
 
 
 def _many(value: Any) -> Iterable[Any]:

@@ -4,22 +4,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from squall.checkers.nightly.matrix import FILE as MATRIX
-from squall.checkers.nightly.matrix import ForbiddenAnomalies, changes, expectations
+from squall.checkers.nightly.matrix import ForbiddenAnomalies, expectations
 from squall.checkers.nightly.results import RunAttempt, parse
 
 SCHEMA = 1
 """Is the version of the format of night.json that is written and can be read."""
-SHOWN = 3
-"""Limits the changes that are listed in the sentence about a test matrix that was changed after the night had been
-planned.
-"""
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
 
 
@@ -48,8 +42,8 @@ class Night:
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     """Lists the items that did not run, each with the reason."""
-    expect: tuple[ForbiddenAnomalies, ...] | None = ()
-    """Lists the anomalies that the night forbids; None if no file says."""
+    expect: tuple[ForbiddenAnomalies, ...] = ()
+    """Lists the anomalies that the night forbids."""
     accepted: tuple[Mapping[str, str], ...] = ()
     """Lists the findings that were accepted when the night ran: fingerprint, owner, until and why of each, expired ones
     included.
@@ -81,7 +75,7 @@ def read_night(path: Path) -> Night:
         words = ", then ".join(str(each)[:12] or "an unknown one" for each in since)
         problems.append(f"The night went on at another commit ({words}): its runs are not all of the one it began at.")
     attempts = _attempts(path, problems)
-    end = _end(path, problems)
+    end, matrix = _end(path, problems), reported.get("matrix")
     return Night(
         path=path,
         name=str(reported.get("night") or path.resolve().name),
@@ -94,27 +88,10 @@ def read_night(path: Path) -> Night:
         exit=end["exit"] if isinstance(end.get("exit"), int) else None,
         interrupted=bool(end.get("interrupted", False)),
         left_out=tuple(map(_left_out, end.get("left_out") or ())),
-        expect=_expected(path, reported, problems),
+        expect=expectations(matrix if isinstance(matrix, dict) else {}),
         accepted=tuple(each for each in reported.get("accepted") or () if isinstance(each, dict)),
         problems=tuple(problems),
     )
-
-
-def _expected(path: Path, reported: Mapping[str, Any], problems: list[str]) -> tuple[ForbiddenAnomalies, ...] | None:
-    """Return the anomalies that the night forbids, as night.json has them; None if no file says. A night of an early
-    version has its matrix only in a file of its own.
-    """
-    planned = reported.get("matrix")
-    try:
-        now = tomllib.loads((path / MATRIX).read_text())
-    except (OSError, ValueError, RecursionError):
-        now = None
-    if not isinstance(planned, dict):
-        return None if now is None else expectations(now)
-    if now is not None and (changed := changes(planned, now)):
-        lines = "; ".join(changed[:SHOWN]) + ("; and more" if len(changed) > SHOWN else "")
-        problems.append(f"{MATRIX} was changed since the night was planned ({lines}): the one in {FILE} counts.")
-    return expectations(planned)
 
 
 def read_head(path: Path) -> dict[str, Any]:

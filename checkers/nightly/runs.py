@@ -105,7 +105,7 @@ def with_unexpected(night: Night, attempt: RunAttempt, verdict: Mapping[str, Any
     An anomaly that only one of the two files has counts, too, so that the graver result counts. `verdict` is the
     content of verdict.json, empty if there is none.
     """
-    if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
+    if not verdict or attempt.verdict == NO_VERDICT:
         return attempt, ""
     cell = _cell(night.items.get(attempt.item, {}))
     found = forbidden(night.expect, cell, verdict.get("anomalies"))

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from squall.checkers.history import seal
-from squall.checkers.nightly.matrix import FILE as MATRIX
 from squall.checkers.nightly.night import END, FILE, RESULTS, Night
 
 SCHEMA = 1
@@ -129,7 +128,7 @@ def digest_of(night: Night) -> str:
     in the store is not added again.
     """
     seen = hashlib.sha256(f"schema {SCHEMA}".encode())
-    files = [night.path / FILE, night.path / RESULTS, night.path / END, night.path / MATRIX]
+    files = [night.path / FILE, night.path / RESULTS, night.path / END]
     for attempt in night.attempts:
         if attempt.run:
             seen.update(str(seal.stamp(night.path / attempt.run / seal.FILE)).encode())

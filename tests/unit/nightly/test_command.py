@@ -381,35 +381,20 @@ def test_a_night_that_goes_on_has_the_flags_with_which_it_began(
     assert "ours.toml: cannot be read" in capsys.readouterr().err
 
 
-def test_a_night_whose_matrix_was_changed_does_not_go_on_and_says_what_differs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_night_goes_on_with_the_matrix_it_was_planned_by(tmp_path: Path) -> None:
     directory = planned(tmp_path / "n")
-    assert scheduling.planned_matrix(directory) == (read_matrix(directory.matrix), False)
-    text = directory.matrix.read_text()
-    directory.matrix.write_text(text.replace('"unseen"', '"duplicate"'))
-    assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
-    told = " ".join(capsys.readouterr().err.split())
-    assert "is not the matrix that this night was planned by: expect.0.never was ['unseen'], and is ['dupl" in told
-    assert f"nightly --matrix {directory.matrix}" in told
-    directory.matrix.write_text("budget = ")
-    assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
-    assert "cannot be read" in capsys.readouterr().err
-
-
-def test_a_night_whose_matrix_is_gone_goes_on_with_the_one_it_was_planned_by(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = planned(tmp_path / "n")
-    text = directory.matrix.read_text()
+    matrix = scheduling.planned_matrix(directory)
+    assert matrix == read_matrix(directory.matrix)
+    assert directory.matrix.read_text().startswith("# The matrix that this night was planned by")
     directory.matrix.unlink()
-    matrix, gone = scheduling.planned_matrix(directory)
-    assert gone
-    assert not directory.matrix.exists()
-    (told,) = scheduling.note_resumption(directory, matrix)
-    assert "was gone: written again" in told
-    assert directory.matrix.read_text() == text
-    assert scheduling.planned_matrix(directory) == (matrix, False)
+    assert scheduling.planned_matrix(directory) == matrix
+
+
+def test_a_night_without_a_readable_matrix_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = planned(tmp_path / "n")
+    directory.write(directory.night, {**directory.planned()[0], "matrix": None})
+    assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
+    assert "night.json: its matrix cannot be read" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_page_of_allure_that_would_not_fit_is_not_made_and_that_is_said(
