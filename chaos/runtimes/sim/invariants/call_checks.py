@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
+from squall.chaos.runtimes.sim.invariants.partition_checks import check
 
 if TYPE_CHECKING:
     from squall.broker.protocol.hot.types import FetchResponsePartition
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replication.partition import Partition
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
+    from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
     from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
-    from squall.chaos.runtimes.sim.invariants.watched import WatchedReplica, WatchedReplicas
+    from squall.chaos.runtimes.sim.invariants.watched import WatchedReplicas
 
 
 class CallChecks:
@@ -29,15 +30,13 @@ class CallChecks:
         """
         replica = self._replicas.of(state)
         if replica is not None:
-            check_replica(self._report, trigger, found, replica)
+            check(self._report, trigger, found, node=replica.node.id, known=replica.known)
 
     def found_on(self, trigger: CheckTrigger, found: Any, node: int | None) -> None:
         """Check the invariants of `trigger` (a kind of event) for a value that concerns no replica. `found`: the value,
         for example a `MemberRemoval`. `node`: the id of the node; None if the observed call does not show it.
         """
-        for each in entered(trigger):
-            if (wrong := each.check(found)) is not None:
-                self._report(each, wrong, node, None, {})
+        check(self._report, trigger, found, node=node)
 
     def fetched(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
         """Check the list of aborted transactions in a Fetch response for one partition, and note the log start offset
@@ -51,12 +50,3 @@ class CallChecks:
             named[node] = answer.log_start_offset
         if answer.aborted is not None and answer.records:
             self._txns.answered(replica, offset, hosted.log.bound_of(answer.records, offset), answer.aborted)
-
-
-def check_replica(report: Report, trigger: CheckTrigger, found: Any, replica: WatchedReplica) -> None:
-    """Check the invariants of `trigger` (a kind of event) for one replica, and report those that are broken. `found`:
-    the value to check, for example a `LatestOffsetResponse`.
-    """
-    for each in entered(trigger):
-        if (wrong := each.check(found)) is not None:
-            report(each, wrong, replica.node.id, replica.known, {})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_differences import records_of
+from squall.chaos.runtimes.sim.invariants.partition_checks import check
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ class GroupWatch:
         not checked.
         """
         self._report, self._clock_of = report, clock_of
-        self._of_times = entered(CheckTrigger.GROUP_TIMES)
-        self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
-        self._of_owners, self._of_given = entered(CheckTrigger.OWNERS), entered(CheckTrigger.GIVEN)
 
     def coordinator(
         self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool
@@ -50,24 +48,19 @@ class GroupWatch:
         if node in known.cluster.rotten:
             return
         for step in steps:
-            for each in self._of_owners:
-                if (wrong := each.check(step.before, step.after)) is not None:
-                    self._report(each, f"group {step.group}: {wrong}", node, known, {})
+            subject = f"group {step.group}: "
+            check(self._report, CheckTrigger.OWNERS, step.before, step.after, node=node, known=known, subject=subject)
         for gift in given:
-            for each in self._of_given:
-                if (wrong := each.check(gift)) is not None:
-                    self._report(each, f"group {gift.group}: {wrong}", node, known, {})
+            check(self._report, CheckTrigger.GIVEN, gift, node=node, known=known, subject=f"group {gift.group}: ")
         if not names:
             return
         found = inspection.group_states_of(machine.ledger, names)
         offsets = {name: books.offsets for name, books in found.items()}
         replayed = journal.states(names)
-        for each in self._of_groups:
+        for each in entered(CheckTrigger.GROUPS):
             if (wrong := each.check(found, replayed)) is not None:
                 self._report(each, wrong, node, known, {"records": records_of(found, replayed)})
-        for each in self._of_offsets:
-            if (wrong := each.check(offsets, journal.unmarked)) is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, CheckTrigger.OFFSETS, offsets, journal.unmarked, node=node, known=known)
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
         """Check the time-outs of the groups of a serving coordinator shard (`hosted.machine`) on the node `seen`.
@@ -80,6 +73,5 @@ class GroupWatch:
         if not able:
             clock.forgive(shard, mono_ms)
         for now in clock.times(shard, mono_ms):
-            for each in self._of_times:
-                if (wrong := each.check(now)) is not None:
-                    self._report(each, f"group {now.name}: {wrong}", seen.id, known, {})
+            subject = f"group {now.name}: "
+            check(self._report, CheckTrigger.GROUP_TIMES, now, node=seen.id, known=known, subject=subject)

@@ -14,7 +14,8 @@ from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.contents import FeatureLevelChange
 from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay, PartitionDecision
 from squall.chaos.runtimes.sim.invariants.durable import snapshot_ends
-from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
+from squall.chaos.runtimes.sim.invariants.partition_checks import check
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
@@ -40,7 +41,6 @@ class ImageWatch:
         the state right after the change.
         """
         self._report, self._cluster, self._decided = report, cluster, decided
-        self._checks = entered(CheckTrigger.IMAGE)
         self.log = MetadataReplay()
         """Holds the state of the cluster after the newest record that any node's image contains."""
         self._values: dict[int, ComparableImage] = {}
@@ -66,10 +66,7 @@ class ImageWatch:
             value = value._replace(
                 leveled=FeatureLevelChange(value.leveled.offset, self._begun(node, value, log, disk))
             )
-        for each in self._checks:
-            wrong = each.check(value, replayed)
-            if wrong is not None:
-                self._report(each, wrong, node, None, {"offset": image.offset})
+        check(self._report, CheckTrigger.IMAGE, value, replayed, node=node, details={"offset": image.offset})
         while len(self._values) > MOST_IMAGES:
             del self._values[next(iter(self._values))]
         return is_news
@@ -106,14 +103,11 @@ class ImageWatch:
             why = f": {problem!r}"
         if decisions.offset != image.offset:
             if is_whole and node is not None and node not in self._cluster.rotten:
-                self._contradicted(node, decisions.offset, image.offset, why)
+                details = {"offset": image.offset}
+                check(
+                    self._report, CheckTrigger.RECORDS, decisions.offset, image.offset, why, node=node, details=details
+                )
             news = decisions.adopt(image)
             self._cluster.brokers = dict(decisions.brokers)
             for decided in news:
                 self._decided(decided)
-
-    def _contradicted(self, node: int, reached: int, wanted: int, why: str) -> None:
-        for each in entered(CheckTrigger.RECORDS):
-            wrong = each.check(reached, wanted, why)
-            if wrong is not None:
-                self._report(each, wrong, node, None, {"offset": wanted})

@@ -21,6 +21,27 @@ Report = Callable[[Invariant, str, "int | None", "PartitionModel | None", Mappin
 """Is called with a broken invariant: the invariant, the problem in words, the node, the partition, and further details.
 """
 Change = tuple["ReplicaSnapshot | None", "ReplicaSnapshot"]
+_NO_DETAILS: Mapping[str, Any] = {}
+
+
+def check(
+    report: Report,
+    when: CheckTrigger,
+    *found: Any,
+    node: int | None,
+    known: PartitionModel | None = None,
+    subject: str = "",
+    details: Mapping[str, Any] = _NO_DETAILS,
+) -> None:
+    """Check the invariants of the trigger `when`, and report those that are broken. `found`: what `when` says they are
+    called with. `subject` begins the reported problem. `details` that are no numbers or mappings are reported as text.
+    """
+    for each in entered(when):
+        wrong = each.check(*found)
+        if wrong is not None:
+            # Only now: most checks find nothing, and the text of a batch takes longer than its checks.
+            plain = {name: value if isinstance(value, int | dict) else str(value) for name, value in details.items()}
+            report(each, f"{subject}{wrong}", node, known, plain)
 
 
 class PartitionChecks:
@@ -34,12 +55,6 @@ class PartitionChecks:
         self._of_leader = entered(CheckTrigger.REPLICA, CheckTrigger.LEADER)
         self._of_standing = entered(CheckTrigger.STANDING)
         self._of_partition = entered(CheckTrigger.PARTITION, CheckTrigger.BELIEF)
-        self._of_belief = entered(CheckTrigger.BELIEF)
-        self._of_decision = entered(CheckTrigger.DECISION)
-        self._of_batch = entered(CheckTrigger.BATCH)
-        self._of_written = entered(CheckTrigger.WRITTEN)
-        self._of_ack = entered(CheckTrigger.ACK)
-        self._of_read = entered(CheckTrigger.READ)
 
     def wrote(self, known: PartitionModel, view: ReplicaSnapshot, batches: Iterable[BatchInLog]) -> None:
         """Check new batches of a log. No two logs may have different batches at the same offset and leader epoch, and
@@ -52,38 +67,27 @@ class PartitionChecks:
             # In the first log, all before this batch may be deleted. Another log may still have its predecessor.
             if first.previous is None:
                 written[place] = first._replace(previous=now.previous)
-            for each in self._of_written:
-                wrong = each.check(now, first, view, known)
-                if wrong is not None:
-                    self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
+            found, details = (now, first, view, known), {"batch": now.batch}
+            check(self._report, CheckTrigger.WRITTEN, *found, node=view.node, known=known, details=details)
 
     def began(self, known: PartitionModel, node: int, epoch: int, durable: tuple[int, ...]) -> None:
         """Check a log that has got its first batch of leader epoch `epoch`. `durable`: the epochs in the log's epoch
         checkpoint as a power loss would leave it.
         """
-        for each in entered(CheckTrigger.EPOCH):
-            wrong = each.check(epoch, durable)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, CheckTrigger.EPOCH, epoch, durable, node=node, known=known)
 
     def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
         """Check a log that was truncated or loaded. `when`: TRUNCATED or RECOVERED. `before`: the offset up to which
         the log equalled the committed batches until then.
         """
         now = known.copies[node].compare(known.ledger)
-        for each in entered(when):
-            wrong = each.check(node, before, now, known)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, when, node, before, now, known, node=node, known=known)
 
     def loaded(self, known: PartitionModel, node: int, whole: int, now: int) -> None:
         """Check a log that was loaded. `whole`: the end of its batches with right checksums. `now`: the log's end
         offset.
         """
-        for each in entered(CheckTrigger.LOADED):
-            wrong = each.check(node, whole, now, known)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, CheckTrigger.LOADED, node, whole, now, known, node=node, known=known)
 
     def derived(self, known: PartitionModel, node: int, log: Log, disk: Any, *, anew: bool) -> None:
         """Check a log's indexes and epoch cache against its batches. `anew`: the log was loaded or truncated; otherwise
@@ -92,10 +96,8 @@ class PartitionChecks:
         if node in known.cluster.damaged:
             return
         if not known.promise.hw_truncation:
-            for each in entered(CheckTrigger.EPOCHS):
-                wrong = each.check(epochs_of(log), known.copies[node].batches)
-                if wrong is not None:
-                    self._report(each, wrong, node, known, {})
+            batches = known.copies[node].batches
+            check(self._report, CheckTrigger.EPOCHS, epochs_of(log), batches, node=node, known=known)
         segments = indexed(log, disk, known.index_interval) if anew else []
         for each, wrong in wrong_in(segments, entered(CheckTrigger.INDEXES)):
             self._report(each, wrong, node, known, {})
@@ -104,28 +106,20 @@ class PartitionChecks:
         """Check the start offset of a log that was loaded. `kept`: the start offset that the node's checkpoint file has
         for it.
         """
-        for each in entered(CheckTrigger.STARTED):
-            wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept, known.named.get(node, 0))
-            if wrong is not None and node not in known.cluster.damaged:
-                self._report(each, wrong, node, known, {})
+        if node not in known.cluster.damaged:
+            found = log.log_start_offset, log.segments[0].base_offset, kept, known.named.get(node, 0)
+            check(self._report, CheckTrigger.STARTED, *found, node=node, known=known)
 
     def went_back(self, known: PartitionModel, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
         """Check a log whose start offset moved back from `before` to `now`. `cut`: the log was truncated; it ends at
         `end`.
         """
-        for each in entered(CheckTrigger.WENT_BACK):
-            wrong = each.check(before, now, end, cut)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, CheckTrigger.WENT_BACK, before, now, end, cut, node=node, known=known)
 
     def flushed(self, known: PartitionModel, node: int, recovery_point: int, end: int) -> None:
         """Check a log's recovery point against the end of its durable batches."""
-        if node in known.cluster.damaged:
-            return
-        for each in entered(CheckTrigger.FLUSHED):
-            wrong = each.check(recovery_point, end)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        if node not in known.cluster.damaged:
+            check(self._report, CheckTrigger.FLUSHED, recovery_point, end, node=node, known=known)
 
     def decided(self, known: PartitionModel, now: PartitionImage) -> None:
         """Check a partition's newest leader, ISR and epochs, as the control plane has decided them. May remove
@@ -133,10 +127,8 @@ class PartitionChecks:
         """
         before, known.truth = known.truth, now
         known.ledger.compare(known.copies.values())
-        for each in self._of_decision:
-            wrong = each.check(before, now, known)
-            if wrong is not None:
-                self._report(each, wrong, now.leader, known, {"before": repr(before)})
+        found, details = (before, now, known), {"before": before}
+        check(self._report, CheckTrigger.DECISION, *found, node=now.leader, known=known, details=details)
         elected = now.leader >= 0 and (before is None or before.leader_epoch < now.leader_epoch)
         lacking = not known.holds(now.leader, known.ledger.end) and not known.is_unnoticed(now.leader)
         if elected and (now.leader_recovery_state or lacking):
@@ -182,10 +174,8 @@ class PartitionChecks:
         """Check what a leader believes of its followers' log ends. Called if nothing else of the partition has changed
         in this event.
         """
-        for each in () if known.deleted else self._of_belief:
-            wrong = each.check(known)
-            if wrong is not None:
-                self._report(each, wrong, None, known, {})
+        if not known.deleted:
+            check(self._report, CheckTrigger.BELIEF, known, node=None, known=known)
 
     def commit(self, known: PartitionModel, view: ReplicaSnapshot) -> None:
         """Add the batches below a leader's high watermark to the committed ones."""
@@ -216,10 +206,8 @@ class PartitionChecks:
             return
         known.replay.take((batch,))
         producer = known.producers.get(batch.producer_id)
-        for each in self._of_batch:
-            wrong = each.check(batch, producer)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {"batch": str(batch)})
+        details = {"batch": batch}
+        check(self._report, CheckTrigger.BATCH, batch, producer, node=node, known=known, details=details)
         known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
     def died(self, known: PartitionModel, node: int, left: LogCopy) -> None:
@@ -244,10 +232,8 @@ class PartitionChecks:
         """Check that an acknowledged record is committed, replicated and durable as the configuration promises, and
         that it is the record that was sent.
         """
-        for each in () if known.deleted else self._of_ack:
-            wrong = each.check(ack, known)
-            if wrong is not None:
-                self._report(each, wrong, None, known, {"offset": ack.offset})
+        if not known.deleted:
+            check(self._report, CheckTrigger.ACK, ack, known, node=None, known=known, details={"offset": ack.offset})
 
     def served(self, known: PartitionModel, epoch: int, records: Iterable[tuple[int, int]]) -> None:
         """Check the records that a reader got from the leader of this epoch. `records`: (offset, number that identifies
@@ -265,14 +251,9 @@ class PartitionChecks:
             now = ServedRecord(offset, value, epoch)
             if first is None:
                 first = served[offset] = now
-            for each in self._of_read:
-                wrong = each.check(now, first, known)
-                if wrong is not None:
-                    self._report(each, wrong, known.leaders.get(epoch), known, {"offset": offset})
+            node, details = known.leaders.get(epoch), {"offset": offset}
+            check(self._report, CheckTrigger.READ, now, first, known, node=node, known=known, details=details)
 
     def final(self, known: PartitionModel) -> None:
         """Check the partition of a cluster that has converged."""
-        for each in entered(CheckTrigger.FINAL):
-            wrong = each.check(known)
-            if wrong is not None:
-                self._report(each, wrong, None, known, {})
+        check(self._report, CheckTrigger.FINAL, known, node=None, known=known)

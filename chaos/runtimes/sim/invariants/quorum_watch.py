@@ -12,6 +12,7 @@ from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
 from squall.chaos.runtimes.sim.invariants.metadata import QuorumModel
+from squall.chaos.runtimes.sim.invariants.partition_checks import check
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, entered
 
 if TYPE_CHECKING:
@@ -29,17 +30,12 @@ class QuorumWatch:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._checks = entered(CheckTrigger.QUORUM)
         self.known = QuorumModel()
         self._views: dict[int, NodeQuorumView] = {}
         self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
         """Maps each node to its (epoch, vote, leader) at the last comparison of these with its disk."""
         self._matching = INVARIANTS["log-matching"]
-        self._flushed = entered(CheckTrigger.FLUSHED)
-        self._epochs, self._indexes = entered(CheckTrigger.EPOCHS), entered(CheckTrigger.INDEXES)
-        self._trimmed = entered(CheckTrigger.TRIMMED)
-        self._went_back = entered(CheckTrigger.WENT_BACK)
         self._logs: dict[int, tuple[Log, Any]] = {}
         """Maps each running node to its log and disk."""
         self._left: dict[int, int] = {}
@@ -89,10 +85,7 @@ class QuorumWatch:
         known.ledger.compare(known.copies.values())
         if now.leads and (before is None or before.hw != now.hw or before.believed != now.believed):
             self._update_durable_ends()
-        for check in self._checks:
-            wrong = check.check(before, now, known)
-            if wrong is not None:
-                self._report(check, wrong, node, None, {"seat": now._asdict()})
+        check(self._report, CheckTrigger.QUORUM, before, now, known, node=node, details={"seat": now._asdict()})
         if now.leads:
             known.leaders.setdefault(now.epoch, node)
         if now.voted != NO_NODE:
@@ -105,34 +98,25 @@ class QuorumWatch:
         """
         if node in self.damaged:
             return
-        found = [(each, each.check(epochs_of(log), copy.batches)) for each in self._epochs]
-        ends = snapshot_ends(disk, log.directory)
-        found += [(each, each.check(log.log_start_offset, ends)) for each in self._trimmed]
-        for each, wrong in (*found, *(wrong_in(indexed(log, disk), self._indexes) if anew else ())):
-            if wrong is not None:
-                self._report(each, wrong, node, None, {})
+        check(self._report, CheckTrigger.EPOCHS, epochs_of(log), copy.batches, node=node)
+        check(self._report, CheckTrigger.TRIMMED, log.log_start_offset, snapshot_ends(disk, log.directory), node=node)
+        for each, wrong in wrong_in(indexed(log, disk), entered(CheckTrigger.INDEXES)) if anew else ():
+            self._report(each, wrong, node, None, {})
 
     def _start_went_back(self, node: int, copy: LogCopy, log: Log) -> None:
         """Check the invariant `log-start-goes-on` if a node's log start offset is now lower than at the last check
         (`copy.low`).
         """
         if log.log_start_offset < copy.low:
-            for each in self._went_back:
-                wrong = each.check(
-                    copy.low, log.log_start_offset, log.log_end_offset, log.generation != copy.generation
-                )
-                if wrong is not None:
-                    self._report(each, wrong, node, None, {})
+            found = copy.low, log.log_start_offset, log.log_end_offset, log.generation != copy.generation
+            check(self._report, CheckTrigger.WENT_BACK, *found, node=node)
 
     def _recovery_point(self, node: int, log: Log, disk: Any) -> None:
         point = log.durability.recovery_point, log.generation
         if point == self._recovery_points.get(node) or node in self.damaged:
             return
         self._recovery_points[node] = point
-        for check in self._flushed:
-            wrong = check.check(point[0], durable_end(log, disk))
-            if wrong is not None:
-                self._report(check, wrong, node, None, {})
+        check(self._report, CheckTrigger.FLUSHED, point[0], durable_end(log, disk), node=node)
 
     def _update_durable_ends(self) -> None:
         """Store the end offset that each node's metadata log would have after a power loss now. Nodes whose disks were

@@ -11,7 +11,8 @@ from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
-from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, Invariant, entered
+from squall.chaos.runtimes.sim.invariants.partition_checks import check
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 from squall.chaos.runtimes.sim.invariants.transaction_journal import COMPLETED, PREPARED, TransactionJournal
 from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
 from squall.chaos.runtimes.sim.invariants.txn_times import OverdueTransactionTracker, ReadCommittedAnswer
@@ -45,11 +46,6 @@ class TransactionWatch:
     def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], PartitionModel]) -> None:
         """Start without transactions. `partitions`: the existing partitions, by topic id and index."""
         self._report, self._partitions = report, partitions
-        self._of_log, self._of_marker = entered(CheckTrigger.REPLAY), entered(CheckTrigger.MARKER)
-        self._of_decided, self._of_completed = entered(CheckTrigger.DECIDED), entered(CheckTrigger.COMPLETED)
-        self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
-        self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
-        self._of_answers = entered(CheckTrigger.FETCHED)
         self._times: dict[Any, OverdueTransactionTracker] = {}
         """Maps a coordinator's shard, which each load of its log makes anew, to the tracker of those transactions that
         have exceeded their time-out.
@@ -110,10 +106,7 @@ class TransactionWatch:
             tuple([each for each in replay.aborted if each.last >= base]) if index else (),
             replay.start,
         )
-        for each in self._of_log:
-            wrong = each.check(found, replayed)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        check(self._report, CheckTrigger.REPLAY, found, replayed, node=node, known=known)
 
     # ----------------------------------------------------------------------------------------------- coordinators
 
@@ -128,10 +121,7 @@ class TransactionWatch:
         if names:
             found = inspection.shard_entries(machine, names)
             replayed = {name: journal.entries.get(name) for name in names}
-            for each in self._of_coordinator:
-                wrong = each.check(found, replayed)
-                if wrong is not None:
-                    self._report(each, wrong, node, known, {})
+            check(self._report, CheckTrigger.COORDINATOR, found, replayed, node=node, known=known)
         journal.changed_ids = {}
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
@@ -148,7 +138,7 @@ class TransactionWatch:
         interval_ms = seen.broker.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         env = seen.sim.env
         for found in times.look(copy.journal.entries, env.wall_ms(), int(env.mono() * 1000), interval_ms):
-            self._check(self._of_times, found, seen.id, known)
+            check(self._report, CheckTrigger.TXN_TIMES, found, node=seen.id, known=known)
 
     def answered(self, replica: WatchedReplica, offset: int, end: int, listed: Iterable[tuple[int, int]]) -> None:
         """Check a fetch response to a read_committed reader: records from `offset` up to `end`, and the aborted
@@ -164,13 +154,7 @@ class TransactionWatch:
                 if any(producer == each.producer_id and each.first <= base <= each.last for producer, base in data)
             )
             answer = ReadCommittedAnswer(offset, end, frozenset(listed), with_data)
-            self._check(self._of_answers, answer, replica.node.id, replica.known)
-
-    def _check(self, checks: Iterable[Invariant], found: Any, node: int, known: PartitionModel) -> None:
-        for each in checks:
-            wrong = each.check(found)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+            check(self._report, CheckTrigger.FETCHED, answer, node=replica.node.id, known=replica.known)
 
     # -------------------------------------------------------------------------------------------------- all of it
 
@@ -191,7 +175,7 @@ class TransactionWatch:
             if isinstance(copy.journal, TransactionJournal) and copy.journal.news:
                 steps, copy.journal.news = copy.journal.news, []
                 for batch, step in steps:
-                    self._check(self._of_step, step, node, known)
+                    check(self._report, CheckTrigger.TXN_STEP, step, node=node, known=known)
                     self._completion(node, known, batch, step)
             if copy.replay.news:
                 markers, copy.replay.news = copy.replay.news, []
@@ -228,14 +212,11 @@ class TransactionWatch:
             marked = WrittenMarker(batch, None)
         lossy = self._is_lossy() or node in known.cluster.rotten
         decided = self._decided.get((batch.producer_id, batch.producer_epoch), [])
-        for each in self._of_marker:
-            wrong = each.check(marked, None if lossy else decided)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {"batch": str(batch)})
-        for each in () if lossy else self._of_decided:
-            wrong = each.check(marked, (known.topic, known.partition), decided)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {"batch": str(batch)})
+        place, about = (known.topic, known.partition), {"batch": batch}
+        permitted = None if lossy else decided
+        check(self._report, CheckTrigger.MARKER, marked, permitted, node=node, known=known, details=about)
+        if not lossy:
+            check(self._report, CheckTrigger.DECIDED, marked, place, decided, node=node, known=known, details=about)
 
     def _completion(self, node: int, known: PartitionModel, batch: BatchIdentity, step: TransactionChange) -> None:
         before, after = step.before, step.after
@@ -251,10 +232,8 @@ class TransactionWatch:
             for found in self._partitions.values()
             if (found.topic, found.partition) in before.places and _is_whole(found)
         }
-        for each in self._of_completed:
-            wrong = each.check(PreparedTransaction(step.transactional_id, before), committed)
-            if wrong is not None:
-                self._report(each, wrong, node, known, {})
+        prepared = PreparedTransaction(step.transactional_id, before)
+        check(self._report, CheckTrigger.COMPLETED, prepared, committed, node=node, known=known)
 
     def _opened(self, known: PartitionModel) -> None:
         opened, known.replay.opened = known.replay.opened, []
@@ -266,10 +245,8 @@ class TransactionWatch:
                 continue
             others = self._open_of(name)
             others.pop((known.topic, known.partition), None)
-            for each in self._of_opened:
-                wrong = each.check(OpenTransaction(producer_id, epoch), others)
-                if wrong is not None:
-                    self._report(each, f"{name}: {wrong}", None, known, {})
+            now = OpenTransaction(producer_id, epoch)
+            check(self._report, CheckTrigger.OPENED, now, others, node=None, known=known, subject=f"{name}: ")
 
     def _open_of(self, name: str) -> dict[Place, OpenTransaction]:
         """Return the open transactions of this transactional id, by partition, as the committed batches have them."""

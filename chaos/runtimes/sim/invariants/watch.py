@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
-from squall.chaos.runtimes.sim.invariants.call_checks import CallChecks, check_replica
+from squall.chaos.runtimes.sim.invariants.call_checks import CallChecks
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
@@ -24,10 +24,10 @@ from squall.chaos.runtimes.sim.invariants.guarantee_cache import TopicGuaranteeC
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from squall.chaos.runtimes.sim.invariants.leaders import SettingsOfImage
 from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
-from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
+from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks, check
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from squall.chaos.runtimes.sim.invariants.stuck import convergence_problems
-from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant, entered
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant
 from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
@@ -61,20 +61,12 @@ COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS
 """Maps the class that replays a coordinator's log to the internal topic of such logs."""
 
 
-class VirtualClock(Protocol):
-    """Describes the part of the simulation's kernel that the invariant checks use: its virtual time."""
-
-    @property
-    def now(self) -> float:
-        """Returns the time in virtual seconds."""
-
-
 class CheckedSimulation(Protocol):
     """Lists what the invariant checks use of a simulation: its clock, its nodes and its violations."""
 
     @property
     def kernel(self) -> Any:
-        """Returns the simulation's `VirtualClock`."""
+        """Returns the simulation's kernel, whose `now` is the virtual time in seconds."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
@@ -247,7 +239,7 @@ class InvariantChecker:
             self._calls.look(seen.broker.proposals, now if ran else None)
             for replica in seen.replicas:
                 found = self._settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
-                check_replica(self._report, CheckTrigger.SETTINGS, found, replica)
+                check(self._report, CheckTrigger.SETTINGS, found, node=seen.id, known=replica.known)
                 replica.known.index_interval = max(replica.known.index_interval, found.image.index_interval_bytes)
         if seen.id in self.cluster.rotten:
             return
@@ -453,9 +445,7 @@ class InvariantChecker:
             self._checks.served(known, epoch, records)
 
     def _out_of_order(self, node: int, now: RequestEffect, last: RequestEffect) -> None:
-        for each in entered(CheckTrigger.ORDER):
-            if wrong := each.check(now, last):
-                self._report(each, wrong, node, None, {"now": str(now), "last": str(last)})
+        check(self._report, CheckTrigger.ORDER, now, last, node=node, details={"now": now, "last": last})
 
     def final(self) -> list[InvariantViolation]:
         """Check a cluster that should have converged. Returns the new violations."""
