@@ -7,7 +7,6 @@ clients could fill the memory without filling a disk first. Kafka's coordinators
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
 """Give estimates in bytes. OF_EACH is the memory of a group, a member or an unused member id; OF_PROTOCOL is the memory
@@ -18,13 +17,6 @@ OF_CHARACTER = 4
 AGAIN_AFTER_MS = 1000
 
 
-class MemoryAccount(Protocol):
-    """Reports the memory of one group to a `MemoryBudget`."""
-
-    def memory_bytes(self) -> int:
-        """Return the bytes of the group's name and of its members' data."""
-
-
 class MemoryBudget:
     """Limits the memory of all groups of a coordinator.
 
@@ -33,11 +25,11 @@ class MemoryBudget:
     refused, and the next count is made 1 s later at the earliest.
     """
 
-    __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
+    __slots__ = ("_full_until_ms", "_groups_bytes", "_limit", "_sum")
 
-    def __init__(self, limit: int, groups: Callable[[], Iterable[MemoryAccount]]) -> None:
+    def __init__(self, limit: int, groups_bytes: Callable[[], Iterable[int]]) -> None:
         assert limit >= 0
-        self._limit, self._groups = limit, groups
+        self._limit, self._groups_bytes = limit, groups_bytes
         self._sum, self._full_until_ms = 0, 0
 
     def admits(self, size: int, now_ms: int) -> bool:
@@ -50,7 +42,7 @@ class MemoryBudget:
         if now_ms < self._full_until_ms:
             return False
         # Removed members were never subtracted from the sum, so count the memory again.
-        self._sum = sum(OF_EACH + group.memory_bytes() for group in self._groups())
+        self._sum = sum(OF_EACH + each for each in self._groups_bytes())
         if self._sum + size <= self._limit:
             self._sum += size
             return True

@@ -92,7 +92,7 @@ class GroupCoordinatorShard:
     ) -> None:
         """Set up the shard. A coordinator's shards share `held` (memory budget) and `matching` (matched topics)."""
         self.settings = settings
-        self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
+        self._held = held or MemoryBudget(settings.max_held, lambda: (g.memory_bytes() for g in self.groups.values()))
         self.ledger = ReplayedGroupState() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Maps a group id to its classic group. A group that has only offsets is left out."""

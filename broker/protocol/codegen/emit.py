@@ -11,8 +11,8 @@ import re
 from dataclasses import replace
 
 from squall.broker.protocol.codegen.functions import ReaderEmitter, WriterEmitter
-from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
-from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, fresh, hint, literal, needs_fresh_default, snake
+from squall.broker.protocol.codegen.model import MessageModel, StructModel
+from squall.broker.protocol.codegen.source import WIDTH, MessageNames, SourceWriter, fresh, hint, needs_fresh_default
 
 NOTICE = """# Licensed under the Apache License, Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0).
 # Field names, types, versions and defaults derive from Apache Kafka's message definitions (Apache-2.0).
@@ -92,16 +92,13 @@ def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> 
     return replace(message, structs=structs)
 
 
-class MessageEmitter:
+class MessageEmitter(MessageNames):
     """Emits the source of one message: its classes, its readers and writers, and the tables with the reader and the
     writer of each version.
     """
 
     def __init__(self, module: ModuleEmitter, message: MessageModel) -> None:
-        self.module = module
-        self.use, self.format = module.use, module.format
-        self.message = message
-        self.out = SourceWriter()
+        super().__init__(message, module.use, module.format)
 
     def emit(self) -> SourceWriter:
         """Emit the classes, then the functions, then the tables from version to function."""
@@ -113,49 +110,6 @@ class MessageEmitter:
                 WriterEmitter(self, struct, version).emit()
         self.emit_tables()
         return self.out
-
-    def flexible(self, version: int) -> bool:
-        """Return whether the version has compact encodings and tagged fields."""
-        return version >= self.message.flexible_from
-
-    def shape_key(self, name: str, version: int) -> object:
-        """Return a key of the structure's wire layout in a version. Two versions have equal keys exactly if the same
-        bytes mean the same in both.
-        """
-        shape = self.message.structs[name].shapes[version]
-        nested = tuple(self.shape_key(wire.struct, version) for wire in shape if wire.struct)
-        return self.flexible(version), shape, nested
-
-    def shape_version(self, name: str, version: int) -> int:
-        """Return the first version with the same shape as `version`: the functions are named after it."""
-        key = self.shape_key(name, version)
-        return next(v for v in sorted(self.message.structs[name].shapes) if self.shape_key(name, v) == key)
-
-    def function(self, verb: str, name: str, version: int) -> str:
-        """Return the name of the function that reads or writes (`verb`: "read" or "write") a structure in a version."""
-        return f"_{verb}_{snake(name)}_{self.shape_version(name, version)}"
-
-    def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """Return the least number of bytes that the field takes or, if it is an array, one of its elements."""
-        if wire.kind in FIXED:
-            return SIZES[FIXED[wire.kind]]
-        flexible = self.flexible(version)
-        if wire.kind == "string":
-            return 1 if flexible else 2
-        if wire.kind in ("bytes", "records"):
-            return 1 if flexible else 4
-        assert wire.struct is not None
-        total = 1 if flexible else 0
-        for inner in self.message.structs[wire.struct].shapes[version]:
-            if inner.tag is not None:
-                continue
-            if inner.array:
-                total += 1 if flexible else 4
-            elif inner.kind == "struct" and inner.nullable:
-                total += 1
-            else:
-                total += self.smallest(inner, version)
-        return total
 
     def emit_class(self, struct: StructModel) -> None:
         """Emit the class with its slots, constants and constructor."""
@@ -204,18 +158,6 @@ class MessageEmitter:
             out("    " + value)
             out(")")
         out.depth -= 1
-
-    def literal(self, field: FieldModel) -> str:
-        """Return the source code of a field's default value, which is immutable. For the zero UUID it is "ZERO_UUID",
-        and the generated module imports that name.
-        """
-        text = literal(field.default)
-        return self.use(text) if text == "ZERO_UUID" else text
-
-    def fresh(self, field: FieldModel) -> str:
-        """Return the source code of a default value. For arrays and structures the code makes a new object."""
-        text = fresh(field)
-        return self.use(text) if text == "ZERO_UUID" else text
 
     def emit_tables(self) -> None:
         """Emit the tables from version to function, for reading and writing."""

@@ -4,48 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
 
-from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
-from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, needs_fresh_default
-
-
-class EmittedMessage(Protocol):
-    """Gives a function emitter the message that it emits code for, and helper methods. The implementation is
-    `MessageEmitter`.
-    """
-
-    message: MessageModel
-    out: SourceWriter
-
-    def use(self, name: str) -> str:
-        """Import `name` from squall.broker.protocol.wire, and return the name."""
-
-    def format(self, code: str) -> str:
-        """Add a precompiled `struct.Struct` of the format `code` to the module, and return its name there."""
-
-    def flexible(self, version: int) -> bool:
-        """Return whether the version has compact encodings and tagged fields."""
-
-    def function(self, verb: str, name: str, version: int) -> str:
-        """Return the name of the function that reads or writes (`verb`: "read" or "write") a structure in a version."""
-
-    def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """Return the least number of bytes that the field takes or, if it is an array, one of its elements."""
-
-    def literal(self, field: FieldModel) -> str:
-        """Return the source code of a field's default value, which is immutable. For the zero UUID it is "ZERO_UUID",
-        and the generated module imports that name.
-        """
-
-    def fresh(self, field: FieldModel) -> str:
-        """Return the source code of a default value. For arrays and structures the code makes a new object."""
+from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, StructModel
+from squall.broker.protocol.codegen.source import WIDTH, MessageNames, needs_fresh_default
 
 
 class FunctionEmitter:
     """Emits the parts that the readers and writers of one wire layout have in common."""
 
-    def __init__(self, parent: EmittedMessage, struct: StructModel, version: int) -> None:
+    def __init__(self, parent: MessageNames, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version
         self.out, self.use = parent.out, parent.use
         self.flexible = parent.flexible(version)

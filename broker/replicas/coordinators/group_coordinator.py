@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from squall.broker.cluster.image import ImageDelta
     from squall.broker.config import BrokerConfig
-    from squall.broker.coordinators.groups.classic import ClassicGroup
     from squall.broker.coordinators.groups.values import (
         Effect,
         GroupListing,
@@ -119,7 +118,7 @@ class GroupCoordinator:
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroupShard] = {}
         """Maps a partition of __consumer_offsets to its shard."""
-        self._held = MemoryBudget(config.squall_groups_max_bytes, self._classic_groups)
+        self._held = MemoryBudget(config.squall_groups_max_bytes, self._groups_bytes)
         self._matching = RegexMatchCache(self.topics)
         self._matches = False
         """Is True while the task `_match` runs, which matches topic names with members' regular expressions."""
@@ -159,9 +158,9 @@ class GroupCoordinator:
         """Return the shards by partition, for checks that compare them with their logs."""
         return dict(self.shards)
 
-    def _classic_groups(self) -> Iterator[ClassicGroup]:
+    def _groups_bytes(self) -> Iterator[int]:
         for shard in self.shards.values():
-            yield from shard.machine.groups.values()
+            yield from (each.memory_bytes() for each in shard.machine.groups.values())
 
     def _now(self) -> ClockReading:
         return ClockReading(int(self._env.mono() * 1000), self._env.wall_ms())

@@ -11,8 +11,9 @@ import trio
 
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.consumer_membership import ConsumerMembership
 from squall.workloads.client.groups.coordination import GroupCoordinatorClient
-from squall.workloads.client.groups.membership import MemberSettings
+from squall.workloads.client.groups.membership import ClassicMembership, MemberSettings
 from squall.workloads.client.groups.offsets import CommitIdentity
 
 
@@ -48,27 +49,12 @@ class MembershipListener(Protocol):
         """
 
 
-class MembershipState(Protocol):
-    """Describes the state that a membership has in both group protocols, the classic one and that of KIP-848."""
-
-    member_id: str
-    generation: int
-    owned: tuple[Place, ...]
-    rejoin: str
-    """Says why the member has to join; empty if it need not."""
-    out: str
-
-    @property
-    def has_lost(self) -> bool:
-        """Return whether the member lost its partitions and the application was not notified yet."""
-
-
-C = TypeVar("C", bound=MembershipState)
+C = TypeVar("C", bound=ClassicMembership | ConsumerMembership)
 
 
 class BaseGroupMember(Generic[C]):
-    """Implements the part of a `GroupConsumer` that does not depend on the protocol; `core` holds the membership's
-    state.
+    """Implements the part of a group's member that does not depend on the protocol; `core` holds the membership's
+    state. Run the member's `run` in a nursery, and call its `keep_up` before each poll.
     """
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener, core: C) -> None:

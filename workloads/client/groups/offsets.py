@@ -69,7 +69,7 @@ class CommitOutcome:
     """Maps the refused partitions to error names, if the coordinator refused only some of them; otherwise empty."""
     code: int = 0
     """Holds the coordinator's error code; 0 if there is none. The member learns from the code, for example, that its
-    generation is over (`GroupConsumer.heed`).
+    generation is over (`heed` of the member).
     """
     unanswered: int = 0
     """Counts the requests that got no response: such a request may arrive after the response to a later commit."""
