@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import trio
 
 from squall.broker.cluster.feed import UnsupportedFeature
-from squall.broker.config import BrokerConfig, ConfigError
+from squall.broker.config import BrokerConfig, ConfigError, load_config_text
 from squall.broker.control.port import RegistrationFailed
 from squall.broker.log.manager import InconsistentMetaProperties
 from squall.broker.node import broker_main
@@ -70,7 +70,7 @@ def main() -> int:
     path = arguments[1]
     try:
         with open(path, encoding="utf-8") as file:
-            config = BrokerConfig.from_text(file.read())
+            config = load_config_text(file.read())
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         _print_lines(path, str(error).splitlines())
         return USAGE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from squall.broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, ConfigLayers
+from squall.broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, ConfigLayers, load_config
 from squall.broker.config.topic import BROKER_SYNONYMS
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
     if not altered:
         return config
     try:
-        return config.changed(altered)
+        return load_config({**config.given, **altered})
     except ConfigError as error:
         wrong = next((each.setting for each in error.each if each.setting in altered), None)
         if wrong is None:

@@ -3,6 +3,7 @@ relations between them are validated once.
 """
 
 from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
+from squall.broker.config.load import load_config, load_config_text
 from squall.broker.config.settings import ConfigError, ConfigType, Endpoint, NodeAddress, Setting, parse_properties
 from squall.broker.config.topic import (
     TOPIC_SETTINGS,
@@ -38,6 +39,8 @@ __all__ = [
     "alter_topic_configs",
     "describe_broker",
     "describe_topic",
+    "load_config",
+    "load_config_text",
     "parse_properties",
     "source_of",
     "topic_config",

@@ -7,15 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
 
 from squall.broker.config import unsupported_settings
-from squall.broker.config.relations import mistakes
 from squall.broker.config.settings import (
     INT_MAX,
     LONG_MAX,
     SHORT_MAX,
-    ConfigError,
     Endpoint,
     NodeAddress,
     declared,
@@ -27,7 +24,6 @@ from squall.broker.config.settings import (
     read_endpoint,
     read_feature,
     read_node_address,
-    read_properties,
     read_server,
     short,
     text,
@@ -52,7 +48,7 @@ DEVIATIONS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerConfig:
-    """Holds all settings of a node, validated together. `from_properties` makes it. Times are in ms, sizes in bytes."""
+    """Holds all settings of a node, validated together. `load_config` makes it. Times are in ms, sizes in bytes."""
 
     # Who and where.
     node_id: int = integer(..., low=0)
@@ -308,70 +304,12 @@ class BrokerConfig:
     given: Mapping[str, str] = field(default_factory=dict)
     """Holds the properties as they were given, by Kafka's names."""
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Return the configuration that `properties` describe, with defaults for the rest.
-
-        Raises ConfigError for all unknown names (with the nearest known name), settings of Kafka that Squall lacks and
-        cannot ignore, impossible values, and values that exclude each other.
-        """
-        known: dict[str, Any] = {}
-        strange: list[ConfigError] = []
-        wrong: list[ConfigError] = []
-        for name, value in properties.items():
-            setting = BROKER_SETTINGS.get(name)
-            try:
-                if setting is not None:
-                    known[name.replace(".", "_")] = setting.parse(value)
-                elif refused := unsupported_settings.refusal(name, value, BROKER_SETTINGS):
-                    strange.append(refused)
-            except ConfigError as error:
-                wrong.append(error)
-        missing = [ConfigError(name, f"{name} must be given") for name in _REQUIRED if name not in properties]
-        config = None
-        if all(name.replace(".", "_") in known for name in _REQUIRED):
-            try:
-                config = cls(**known, given=MappingProxyType(dict(properties)))
-            except ConfigError as error:
-                # A setting without a value cannot be compared with another setting.
-                names = [each.setting for each in wrong]
-                wrong += [each for each in error.each if not any(name in str(each) for name in names)]
-        if config is None or strange or wrong:
-            raise ConfigError.of([*strange, *wrong, *missing])
-        return config
-
-    @classmethod
-    def from_text(cls, text: str) -> BrokerConfig:
-        """Return the configuration that the text of a properties file describes. Raises one ConfigError for all
-        mistakes, each with its line number if a line caused it.
-        """
-        found = read_properties(text)
-        errors = list(found.errors)
-        try:
-            config = cls.from_properties(found.values)
-        except ConfigError as error:
-            lines = [(found.line_of(each), each) for each in error.each]
-            for line, each in sorted(lines, key=lambda pair: (pair[0] is None, pair[0] or 0)):
-                errors.append(each if line is None else ConfigError(each.setting, f"line {line}: {each}"))
-        if errors:
-            raise ConfigError.of(errors)
-        return config
-
-    def __post_init__(self) -> None:
-        if errors := list(mistakes(self)):
-            raise ConfigError.of(errors)
-
     @property
     def ignored(self) -> list[str]:
         """Returns a sentence for each reason why given settings have no effect, because Squall lacks the feature they
         configure.
         """
         return unsupported_settings.ignored(self.given, [name for name in self.given if name not in BROKER_SETTINGS])
-
-    def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """Return this configuration with some properties replaced: for settings that are altered while the node runs.
-        """
-        return BrokerConfig.from_properties({**self.given, **properties})
 
     @property
     def is_controller(self) -> bool:
@@ -454,4 +392,3 @@ class BrokerConfig:
 
 BROKER_SETTINGS = declared(fields(BrokerConfig))
 """Maps the name of every setting of a node to its type, default and allowed values."""
-_REQUIRED = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.required)

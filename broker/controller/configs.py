@@ -25,6 +25,7 @@ from squall.broker.config import (
     ConfigOp,
     alter_list,
     alter_topic_configs,
+    load_config,
     validate_topic_configs,
 )
 from squall.broker.config.client_metrics import InvalidClientMetricsConfig, alter_subscription
@@ -235,7 +236,7 @@ def _altered(
     except ConfigError as error:
         raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
     try:
-        command.settings.config.changed(after)
+        load_config({**command.settings.config.given, **after})
     except ConfigError as error:  # Kafka's code for this, because its broker parses the settings before the controller
         raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from None
     return after

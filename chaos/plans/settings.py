@@ -43,9 +43,9 @@ def in_force(broker: Mapping[str, str], topic: Mapping[str, str], names: Sequenc
     """Return the effective values of the settings `names`, as text as in DescribeConfigs: for a topic with the settings
     `topic` in a cluster with the settings `broker`. Raise ConfigError for an impossible setting.
     """
-    from squall.broker.config import BrokerConfig, topic_config
+    from squall.broker.config import load_config, topic_config
 
-    config = topic_config(BrokerConfig.from_properties({**_GIVEN, **broker}), topic)
+    config = topic_config(load_config({**_GIVEN, **broker}), topic)
     return {name: _text(getattr(config, name.replace(".", "_"))) for name in names}
 
 
@@ -72,10 +72,10 @@ def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _refusal(broker: Pairs, topic: Pairs) -> ConfigError | None:
-    from squall.broker.config import BrokerConfig, ConfigError, validate_topic_configs
+    from squall.broker.config import ConfigError, load_config, validate_topic_configs
 
     try:
-        config = BrokerConfig.from_properties({**_GIVEN, **dict(broker)})
+        config = load_config({**_GIVEN, **dict(broker)})
         validate_topic_configs(config, dict(topic))
     except ConfigError as error:
         return error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from squall.broker.config import BrokerConfig, ConfigError
+from squall.broker.config import ConfigError, load_config
 from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Link
@@ -43,7 +43,7 @@ class Blueprint:
         any broker starts.
         """
         try:
-            BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})
+            load_config({**self.settings, **layout.settings(self.nodes[0])})
         except ConfigError as error:
             raise PreconditionError(str(error)) from error
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.config import BrokerConfig
+from squall.broker.config import load_config
 from squall.broker.env import NodeDead
 from squall.broker.node import Node
 from squall.broker.real_clock import SAY_INTERVAL_S
@@ -71,7 +71,7 @@ class SimNode:
         self.slowness = CpuShareLimits(world.kernel, self)
         self.exits: list[NodeExit] = []
         self.words: list[str] = []
-        self._config = BrokerConfig.from_properties(properties)
+        self._config = load_config(properties)
         self._crash: _CrashPoint | None = None
         self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
         """Counts the node's fsyncs, writes and sends, over all its incarnations."""

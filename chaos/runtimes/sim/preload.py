@@ -11,7 +11,7 @@ from importlib import import_module
 from squall.broker.controller.controller import COMMANDS, command_for
 
 LATE = (
-    *("squall.broker.config.relations", "squall.broker.log.recovery", "cramjam"),
+    *("squall.broker.config.load", "squall.broker.log.recovery", "cramjam"),
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )

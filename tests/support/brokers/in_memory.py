@@ -23,7 +23,7 @@ from squall.broker.apis.record_validation import RecordValidator
 from squall.broker.apis.txn_markers import TxnMarkersApi
 from squall.broker.apis.txn_verification import TxnVerification
 from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from squall.broker.config import BrokerConfig
+from squall.broker.config import BrokerConfig, load_config
 from squall.broker.control.orders import orders_of
 from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
@@ -65,7 +65,7 @@ def broker_config(**properties: str) -> BrokerConfig:
     dot.
     """
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    return BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+    return load_config({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
 
 
 class Orders:

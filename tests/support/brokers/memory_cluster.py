@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from squall.broker.config import BrokerConfig
+from squall.broker.config import BrokerConfig, load_config
 from squall.broker.control.kraft.plane import KraftControlPlane
 from squall.broker.control.planes import control_plane
 from squall.broker.coordinators.partitions import partition_of
@@ -144,7 +144,7 @@ class MemoryCluster:
 
     def config(self, node_id: int) -> BrokerConfig:
         quorum = ",".join(f"{voter}@n{voter}:{INTERNAL_PORT + voter}" for voter in self._voters)
-        return BrokerConfig.from_properties(
+        return load_config(
             {
                 "node.id": str(node_id),
                 "process.roles": "broker,controller" if node_id in self._voters else "broker",

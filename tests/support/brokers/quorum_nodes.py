@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from squall.broker.config import BrokerConfig
+from squall.broker.config import BrokerConfig, load_config
 from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
 from squall.broker.log.config import LogConfig
 from squall.broker.log.recovery import load
@@ -129,7 +129,7 @@ class Ensemble:
         self.nodes = {node_id: QuorumNode(self, node_id) for node_id in range(1, voters + observers + 1)}
 
     def config(self, node_id: int) -> BrokerConfig:
-        return BrokerConfig.from_properties(
+        return load_config(
             {
                 "node.id": str(node_id),
                 "process.roles": "broker,controller" if node_id in self._voters else "broker",

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from squall.broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
+from squall.broker.config import (
+    BROKER_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    Endpoint,
+    NodeAddress,
+    load_config,
+    load_config_text,
+    parse_properties,
+)
 from squall.broker.config.kafka_settings import NODE as NODE_OF_KAFKA
 from squall.broker.config.unsupported_settings import UNSUPPORTED, ignored, unsupported_row
 
@@ -14,19 +23,19 @@ NODE = {"node.id": "1"}
 
 
 def config(**properties: str) -> BrokerConfig:
-    return BrokerConfig.from_properties({**NODE, **{name.replace("_", "."): text for name, text in properties.items()}})
+    return load_config({**NODE, **{name.replace("_", "."): text for name, text in properties.items()}})
 
 
 def refused(properties: dict[str, str]) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.from_properties({**NODE, **properties})
+        load_config({**NODE, **properties})
     return caught.value
 
 
 def test_least_that_must_be_given_is_the_node_id() -> None:
     assert config().node_id == 1
     with pytest.raises(ConfigError, match=r"node\.id must be given"):
-        BrokerConfig.from_properties({})
+        load_config({})
 
 
 @pytest.mark.parametrize(
@@ -53,11 +62,11 @@ def test_a_name_that_is_like_none_is_compared_with_none() -> None:
     "name", ["group.share.max.size", "group.streams.max.size", "group.coordinator.threads", "socket.send.buffer.bytes"]
 )
 def test_setting_that_only_kafka_has_is_ignored_with_a_reason(name: str) -> None:
-    taken = BrokerConfig.from_properties({**NODE, name: "77"})
+    taken = load_config({**NODE, name: "77"})
     (line,) = taken.ignored
     assert line.startswith("ignored, because ")
     assert line.endswith(f": {name}")
-    assert not BrokerConfig.from_properties({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
+    assert not load_config({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_setting_that_only_kafka_has_is_refused_where_somebody_relies_on_it(name
     assert message.startswith(f"{name} is a setting of Kafka's that Squall lacks: ")
     assert why in message
     if name in NODE_OF_KAFKA:
-        assert not BrokerConfig.from_properties({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
+        assert not load_config({**NODE, name: NODE_OF_KAFKA[name].default or ""}).ignored
 
 
 def test_every_setting_that_kafka_declares_is_ours_or_has_a_row_that_the_page_has_too() -> None:
@@ -108,10 +117,10 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_its_lines() -> None:
         "group.share.max.size=3",
     ]
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.from_text("\n".join(lines))
+        load_config_text("\n".join(lines))
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [f"line {n}" for n in (4, 6, 3, 5, 7, 8)]
     with pytest.raises(ConfigError, match="line 2: num.partitions=x: should be a whole number\nnode.id must be given"):
-        BrokerConfig.from_text("\nnum.partitions=x")
+        load_config_text("\nnum.partitions=x")
 
 
 def test_a_wrong_value_hides_no_error_of_other_settings_that_exclude_each_other() -> None:
@@ -123,7 +132,7 @@ def test_a_wrong_value_hides_no_error_of_other_settings_that_exclude_each_other(
         "listeners=SSL://:9093",
     ]
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.from_text("\n".join(lines))
+        load_config_text("\n".join(lines))
     said = [line.partition(": ")[::2] for line in str(caught.value).splitlines()]
     assert [line for line, _ in said] == ["line 2", "line 3", "line 4", "line 4", "line 5"]
     assert all("group.consumer.session.timeout.ms=1000" in why for line, why in said if line == "line 4")
@@ -136,7 +145,7 @@ def test_a_relation_to_a_wrong_value_is_not_asked_about() -> None:
 
 def test_a_byte_order_mark_is_named() -> None:
     with pytest.raises(ConfigError, match="^line 1: the file begins with a byte order mark: save it without one$"):
-        BrokerConfig.from_text("\ufeffnode.id=1")
+        load_config_text("\ufeffnode.id=1")
 
 
 @pytest.mark.parametrize("name", ["password.encoder.secret", "inter.broker.protocol.version", "reserved.broker.max.id"])
@@ -185,17 +194,17 @@ OF_ALL = {
 
 
 def test_the_files_that_kafka_ships_are_taken_but_for_a_controller_alone_the_brokers_with_its_voters() -> None:
-    server = BrokerConfig.from_properties({**SHIPPED["server"], **OF_ALL})
+    server = load_config({**SHIPPED["server"], **OF_ALL})
     assert server.node_listeners == {"PLAINTEXT", "CONTROLLER"}
     assert [line.rpartition(": ")[2] for line in server.ignored] == ["share.coordinator.state.topic.min.isr"]
     with pytest.raises(
         ConfigError, match="process.roles=controller should name broker, .* no node is a controller alone"
     ):
-        BrokerConfig.from_properties({**SHIPPED["controller"], **OF_ALL})
+        load_config({**SHIPPED["controller"], **OF_ALL})
     with pytest.raises(ConfigError, match="controller.quorum.voters=ID@HOST:PORT must be given"):
-        BrokerConfig.from_properties({**SHIPPED["broker"], **OF_ALL})
+        load_config({**SHIPPED["broker"], **OF_ALL})
     voters = {"controller.quorum.voters": "1@localhost:9093"}
-    assert BrokerConfig.from_properties({**SHIPPED["broker"], **OF_ALL, **voters}).voters[1].port == 9093
+    assert load_config({**SHIPPED["broker"], **OF_ALL, **voters}).voters[1].port == 9093
 
 
 def test_setting_of_kafkas_that_changes_nothing_here_is_taken() -> None:
@@ -349,11 +358,11 @@ def test_directory_of_the_logs_is_log_dirs_or_else_log_dir() -> None:
 
 def test_altered_configuration_keeps_what_was_given_and_is_validated_as_a_whole() -> None:
     node = config(num_partitions="3")
-    altered = node.changed({"min.insync.replicas": "2"})
+    altered = load_config({**node.given, "min.insync.replicas": "2"})
     assert (altered.num_partitions, altered.min_insync_replicas) == (3, 2)
     assert node.min_insync_replicas == 1
     with pytest.raises(ConfigError):
-        node.changed({"broker.session.timeout.ms": "1000"})
+        load_config({**node.given, "broker.session.timeout.ms": "1000"})
 
 
 def test_configuration_cannot_be_changed_in_place() -> None:

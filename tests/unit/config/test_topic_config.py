@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.config import (
-    BrokerConfig,
     ConfigError,
     ConfigLayers,
     ConfigOp,
@@ -14,12 +13,13 @@ from squall.broker.config import (
     alter_topic_configs,
     describe_broker,
     describe_topic,
+    load_config,
     source_of,
     topic_config,
     validate_topic_configs,
 )
 
-BROKER = BrokerConfig.from_properties({"node.id": "1", "min.insync.replicas": "2", "log.retention.hours": "1"})
+BROKER = load_config({"node.id": "1", "min.insync.replicas": "2", "log.retention.hours": "1"})
 
 
 def test_topic_without_overrides_has_the_brokers_settings() -> None:
@@ -58,7 +58,7 @@ def test_null_is_no_value_for_a_topic_that_is_created() -> None:
 def test_what_excludes_each_other_because_a_broker_was_altered_later_is_in_force_all_the_same() -> None:
     """Every node ended when it heard of the broker's setting, and ended again at each start."""
     overrides = validate_topic_configs(BROKER, {"min.compaction.lag.ms": "9"})
-    altered = BROKER.changed({"log.cleaner.max.compaction.lag.ms": "8"})
+    altered = load_config({**BROKER.given, "log.cleaner.max.compaction.lag.ms": "8"})
     topic = topic_config(altered, overrides)
     assert (topic.min_compaction_lag_ms, topic.max_compaction_lag_ms) == (9, 8)
     assert {entry.name for entry in describe_topic(altered, overrides)} >= set(overrides)

@@ -17,7 +17,7 @@ from squall.broker.cluster.image import (
     ClusterImage,
 )
 from squall.broker.cluster.snapshot import records_of, restored
-from squall.broker.config import BrokerConfig, ConfigError
+from squall.broker.config import ConfigError, load_config
 from squall.broker.controller.controller import Controller
 from squall.broker.controller.features import FEATURES, check_supported
 from squall.broker.protocol.apis import ApiKey
@@ -66,7 +66,7 @@ def test_a_fresh_cluster_begins_with_eligible_leader_replicas_unless_told() -> N
 )
 def test_levels_of_a_fresh_cluster_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"eligible.leader.replicas.version=0..1"):
-        BrokerConfig.from_properties({"node.id": "1", "squall.bootstrap.features": text})
+        load_config({"node.id": "1", "squall.bootstrap.features": text})
 
 
 def test_the_feature_is_switched_on_with_one_min_isr_for_the_whole_cluster() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.broker.config import BrokerConfig, parse_properties
+from squall.broker.config import load_config, parse_properties
 from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.docker import addresses, labels, watch
 from squall.chaos.runtimes.docker.addresses import free_ranges, of_networks, place, routed
@@ -61,7 +61,7 @@ def test_every_broker_and_every_link_has_an_address_of_its_own_and_the_broker_un
     assert len(set(used)) == len(used)
     assert layout.target(Link(1, 2)) == ("10.200.1.12", 9091)
     assert layout.target(Link("CLIENT", 2)) == ("10.200.1.12", 9092)
-    config = BrokerConfig.from_properties(parse_properties(properties_text(layout.settings(2))))
+    config = load_config(parse_properties(properties_text(layout.settings(2))))
     assert [(peer.host, peer.port) for peer in config.squall_peers] == [("10.200.1.2", 20003), ("10.200.1.2", 20004)]
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from squall.broker.config import BrokerConfig, parse_properties
+from squall.broker.config import load_config, parse_properties
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes import layout
 from squall.chaos.runtimes.contract import Link
@@ -55,7 +55,7 @@ def test_without_proxies_everything_is_reached_straight() -> None:
 
 def test_the_broker_understands_what_it_is_given() -> None:
     text = layout.properties_text(AddressLayout(NODES, NODES, ZONES, DIRECT, PROXIES).settings(2))
-    config = BrokerConfig.from_properties(parse_properties(text))
+    config = load_config(parse_properties(text))
     assert config.node_id == 2
     assert [peer.node_id for peer in config.squall_peers] == [1, 3]
     assert [voter.node_id for voter in config.controller_quorum_voters] == [1, 2, 3]

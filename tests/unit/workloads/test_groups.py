@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.broker.config import BrokerConfig
+from squall.broker.config import load_config
 from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from squall.chaos.plans.swarm import swarm_plan
@@ -36,7 +36,7 @@ def test_brokers_give_members_of_consumer_groups_up_when_the_load_says_so() -> N
     assert settings["group.consumer.heartbeat.interval.ms"] == "300"
     for session_ms in (500, 300_000):  # the shortest and the longest that a load may ask for
         broker = GroupsLoad.suited_brokers({"group_protocol": "consumer", "session_timeout_ms": session_ms})
-        assert BrokerConfig.from_properties({"node.id": "1", **broker})
+        assert load_config({"node.id": "1", **broker})
 
 
 def test_what_a_seed_draws_is_a_load_and_is_the_same_again(tmp_path: Path) -> None:

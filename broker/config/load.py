@@ -1,84 +1,73 @@
-"""Checks which settings of a node exclude each other. Each error names the settings, their values and the reason."""
+"""Makes the configuration of a node from its properties, and checks every value and which settings exclude each other.
+Each error names the settings, their values and the reason.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from squall.broker.config.settings import ConfigError, Endpoint, NodeAddress
+from squall.broker.config import unsupported_settings
+from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
+from squall.broker.config.settings import ConfigError, Endpoint, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_REQUIRED = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.required)
 
-class CrossCheckedConfig(Protocol):
-    """Declares the properties of `BrokerConfig` that the checks of this module read. It omits most times and sizes,
-    because `_at_most` reads those with `getattr`, by the names of their settings.
+
+def load_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """Return the configuration that `properties` describe, with defaults for the rest.
+
+    Raises ConfigError for all unknown names (with the nearest known name), settings of Kafka that Squall lacks and
+    cannot ignore, impossible values, and values that exclude each other.
     """
+    known: dict[str, Any] = {}
+    strange: list[ConfigError] = []
+    wrong: list[ConfigError] = []
+    for name, value in properties.items():
+        setting = BROKER_SETTINGS.get(name)
+        try:
+            if setting is not None:
+                known[name.replace(".", "_")] = setting.parse(value)
+            elif refused := unsupported_settings.refusal(name, value, BROKER_SETTINGS):
+                strange.append(refused)
+        except ConfigError as error:
+            wrong.append(error)
+    if all(name.replace(".", "_") in known for name in _REQUIRED):
+        config = BrokerConfig(**known, given=MappingProxyType(dict(properties)))
+        # A setting without a value cannot be compared with another setting.
+        names = [each.setting for each in wrong]
+        wrong += [each for each in _contradictions(config) if not any(name in str(each) for name in names)]
+        if not strange and not wrong:
+            return config
+    missing = [ConfigError(name, f"{name} must be given") for name in _REQUIRED if name not in properties]
+    raise ConfigError.of([*strange, *wrong, *missing])
 
-    @property
-    def process_roles(self) -> tuple[str, ...]: ...
 
-    @property
-    def is_controller(self) -> bool: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def log_dirs(self) -> tuple[str, ...]: ...
-
-    @property
-    def controller_quorum_voters(self) -> tuple[NodeAddress, ...]: ...
-
-    @property
-    def controller_quorum_bootstrap_servers(self) -> tuple[str, ...]: ...
-
-    @property
-    def voters(self) -> Mapping[int, NodeAddress]: ...
-
-    @property
-    def squall_peers(self) -> tuple[NodeAddress, ...]: ...
-
-    @property
-    def listeners(self) -> tuple[Endpoint, ...]: ...
-
-    @property
-    def bind_listeners(self) -> tuple[Endpoint, ...]: ...
-
-    @property
-    def advertised_listeners(self) -> tuple[Endpoint, ...]: ...
-
-    @property
-    def inter_broker_listener(self) -> str: ...
-
-    @property
-    def controller_listener_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def listener_security_protocol_map(self) -> tuple[str, ...]: ...
-
-    @property
-    def broker_heartbeat_interval_ms(self) -> int: ...
-
-    @property
-    def broker_session_timeout_ms(self) -> int: ...
-
-    @property
-    def max_connections(self) -> int: ...
-    @property
-    def max_connections_per_ip(self) -> int: ...
-    @property
-    def queued_max_request_bytes(self) -> int: ...
-
-    @property
-    def retention_ms(self) -> int: ...
+def load_config_text(text: str) -> BrokerConfig:
+    """Return the configuration that the text of a properties file describes. Raises one ConfigError for all mistakes,
+    each with its line number if a line caused it.
+    """
+    found = read_properties(text)
+    errors = list(found.errors)
+    try:
+        config = load_config(found.values)
+    except ConfigError as error:
+        lines = [(found.line_of(each), each) for each in error.each]
+        for line, each in sorted(lines, key=lambda pair: (pair[0] is None, pair[0] or 0)):
+            errors.append(each if line is None else ConfigError(each.setting, f"line {line}: {each}"))
+    if errors:
+        raise ConfigError.of(errors)
+    return config
 
 
 Found = Iterator[ConfigError]
 
 
-def mistakes(config: CrossCheckedConfig) -> Found:
+def _contradictions(config: BrokerConfig) -> Found:
     """Yield an error for each rule between settings that `config` breaks, such as broker.heartbeat.interval.ms <
     broker.session.timeout.ms.
     """
@@ -91,12 +80,12 @@ def _require(holds: bool, setting: str, message: str) -> Found:
         yield ConfigError(setting, message)
 
 
-def _at_most(config: CrossCheckedConfig, lesser: str, greater: str, why: str) -> Found:
+def _at_most(config: BrokerConfig, lesser: str, greater: str, why: str) -> Found:
     low, high = getattr(config, lesser.replace(".", "_")), getattr(config, greater.replace(".", "_"))
     yield from _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
 
 
-def _roles(config: CrossCheckedConfig) -> Found:
+def _roles(config: BrokerConfig) -> Found:
     yield from _require(
         "broker" in config.process_roles,
         "process.roles",
@@ -110,7 +99,7 @@ def _roles(config: CrossCheckedConfig) -> Found:
     yield from _require(len(set(peers)) == len(peers), "squall.peers", f"squall.peers names a node twice: {peers}")
 
 
-def _quorum(config: CrossCheckedConfig) -> Found:
+def _quorum(config: BrokerConfig) -> Found:
     voters = config.voters
     ids = [address.node_id for address in config.controller_quorum_voters]
     yield from _require(
@@ -158,7 +147,7 @@ def _names(endpoints: Sequence[Endpoint]) -> list[str]:
     return [endpoint.name for endpoint in endpoints]
 
 
-def _listeners(config: CrossCheckedConfig) -> Found:
+def _listeners(config: BrokerConfig) -> Found:
     names, advertised = _names(config.listeners), _names(config.advertised_listeners)
     yield from _require(bool(names), "listeners", "listeners should name at least one listener")
     if not names:
@@ -194,7 +183,7 @@ def _listeners(config: CrossCheckedConfig) -> Found:
         )
 
 
-def _protocols(config: CrossCheckedConfig) -> Found:
+def _protocols(config: BrokerConfig) -> Found:
     """Yield an error for each listener whose security protocol is not PLAINTEXT. The protocol is the one that
     listener.security.protocol.map gives. A listener that is not in the map speaks SSL, SASL_PLAINTEXT or SASL_SSL if
     that is its name, as with Kafka, else PLAINTEXT.
@@ -208,7 +197,7 @@ def _protocols(config: CrossCheckedConfig) -> Found:
         yield from _require(protocol == "PLAINTEXT", given, f"{given}: {name}:{protocol}: only PLAINTEXT is spoken")
 
 
-def _connections(config: CrossCheckedConfig) -> Found:
+def _connections(config: BrokerConfig) -> Found:
     # Kafka takes 0 for max.connections, and for max.connections.per.ip beside max.connections.per.ip.overrides.
     for name, allowed in (
         ("max.connections", config.max_connections),
@@ -217,7 +206,7 @@ def _connections(config: CrossCheckedConfig) -> Found:
         yield from _require(allowed != 0, name, f"{name}=0 would lock out every client, also the one that undoes it")
 
 
-def _times(config: CrossCheckedConfig) -> Found:
+def _times(config: BrokerConfig) -> Found:
     yield from _require(
         config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
         "broker.heartbeat.interval.ms",
@@ -253,7 +242,7 @@ def _times(config: CrossCheckedConfig) -> Found:
     )
 
 
-def _sizes(config: CrossCheckedConfig) -> Found:
+def _sizes(config: BrokerConfig) -> Found:
     yield from _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
     if config.queued_max_request_bytes != -1:
         yield from _at_most(
