@@ -93,9 +93,9 @@ def test_killed_at_any_moment_each_row_is_there_once(bootstrap: str, tmp_path: P
 
 def _wait_for_batch(lake: Path, process: subprocess.Popen[bytes], rng: Random) -> None:
     """Wait until a task has read a range, or the load has ended; then a moment that is drawn."""
-    before = len(list(lake.glob("_squall/ranges/*.json")))
+    before = len(list(lake.glob("_squall/ranges/*/*.json")))
     until = time.monotonic() + scaled(120)
-    while process.poll() is None and len(list(lake.glob("_squall/ranges/*.json"))) == before:
+    while process.poll() is None and len(list(lake.glob("_squall/ranges/*/*.json"))) == before:
         assert time.monotonic() < until
         time.sleep(0.05)
     time.sleep(rng.random())

@@ -70,7 +70,7 @@ def test_an_executor_killed_in_mid_load_changes_nothing(
         assert done.returncode == 0, done.stderr
         load = load_started(load_command(bootstrap, ["orders"], lake, *SMALL, *marked), log)
         try:
-            wait_during(load, lambda: any(lake.glob("_squall/ranges/*.json")), log, scaled(300))
+            wait_during(load, lambda: any(lake.glob("_squall/ranges/*/*.json")), log, scaled(300))
             executors = list(processes_with(EXECUTOR, str(lake)))
             assert executors, log.read_text()
             assert load.poll() is None, "the load ended before the kill"
